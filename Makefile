@@ -1,0 +1,55 @@
+# make demo    set up, train the quickstart, score it, translate with it
+# make test    set up and run the tests
+# make lint    check style; `make format` mends it
+# make notebooks  rebuild the notebooks from their text sources and run them
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= test
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format notebooks clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python train.py configs/quickstart.py
+	@echo
+	$(BIN)/python eval.py runs/quickstart
+	@echo; echo "Baselines on the same test set:"
+	$(BIN)/python -m transformer.data.datasets.phrasebook_baselines
+	@echo
+	printf '%s\n' $(SENTENCES) | $(BIN)/python translate.py runs/quickstart
+
+SENTENCES := \
+	"The old man has bought a red car because he needs it." \
+	"Tomorrow I want to visit my friend in the city." \
+	"Do you see the two small dogs?"
+
+test: $(VENV)/.$(EXTRAS)
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+notebooks: $(VENV)/.notebook
+	$(BIN)/python notebooks/build.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.%: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,125 @@
+"""Encoded corpora: the same ids as the tokenizer's, stored once, never trusted when damaged."""
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer.config import DataConfig, UserError
+from transformer.data import token_store
+from transformer.data.token_store import encode_pairs
+from transformer.data.tokenizer import Tokenizers, train_tokenizer
+
+PAIRS = [(f"line {i} of the source", f"Zeile {i}" * (i % 3)) for i in range(50)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    sides = zip(*PAIRS)
+    return Tokenizers(*(train_tokenizer(side, "char", 60, byte_fallback=False) for side in sides))
+
+
+@pytest.fixture
+def data(tmp_path) -> DataConfig:
+    return DataConfig(dataset="", train_files=(write(tmp_path / "train.tsv", PAIRS),))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "transformer"
+
+
+def write(path: Path, pairs) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return str(path)
+
+
+def rows(ids, offsets) -> list[list[int]]:
+    return [ids[start:end].tolist() for start, end in itertools.pairwise(offsets)]
+
+
+def assert_encoded(pairs, tokenizers, expected) -> None:
+    sources, targets = zip(*expected)
+    assert len(pairs) == len(expected)
+    assert rows(pairs.source_ids, pairs.source_offsets) == tokenizers.source.encode(sources)
+    assert rows(pairs.target_ids, pairs.target_offsets) == tokenizers.target.encode(targets)
+
+
+def forbid_encoding(monkeypatch) -> None:
+    def fail(*_):
+        raise AssertionError("encoded although it was stored")
+
+    monkeypatch.setattr(token_store, "read_pairs", fail)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50, 1000])
+def test_the_ids_are_the_tokenizers_whatever_the_chunks(data, tokenizers, monkeypatch, chunk):
+    monkeypatch.setattr(token_store, "CHUNK", chunk)
+    pairs = encode_pairs(data, tokenizers, "train")
+    assert_encoded(pairs, tokenizers, PAIRS)
+    assert pairs.source_lengths.tolist() == [
+        len(r) for r in tokenizers.source.encode(next(zip(*PAIRS)))
+    ]
+    assert pairs.target_lengths[0] == 0
+
+
+def test_stored_pairs_are_mapped_not_encoded_again(data, tokenizers, monkeypatch):
+    encode_pairs(data, tokenizers, "train")
+    forbid_encoding(monkeypatch)
+    pairs = encode_pairs(data, tokenizers, "train")
+    assert_encoded(pairs, tokenizers, PAIRS)
+    assert isinstance(pairs.source_ids, np.memmap)
+    assert pairs.source_ids.dtype == np.uint16
+
+
+def test_changed_text_or_tokenizers_are_encoded_again(data, tokenizers, cache):
+    encode_pairs(data, tokenizers, "train")
+    swapped = Tokenizers(tokenizers.target, tokenizers.source)
+    assert_encoded(encode_pairs(data, swapped, "train"), swapped, PAIRS)
+    path = Path(data.train_files[0])
+    changed = [(source[::-1], target) for source, target in PAIRS]
+    before = path.stat()
+    write(path, changed)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert_encoded(encode_pairs(data, tokenizers, "train"), tokenizers, changed)
+    assert len(list(cache.iterdir())) == 3
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, truncate, flip_a_bit])
+def test_a_damaged_entry_is_rebuilt(data, tokenizers, cache, damage):
+    encode_pairs(data, tokenizers, "train")
+    (entry,) = cache.iterdir()
+    names = sorted(path.name for path in entry.iterdir())
+    for name in names:
+        damage(entry / name)
+        assert_encoded(encode_pairs(data, tokenizers, "train"), tokenizers, PAIRS)
+        assert sorted(path.name for path in entry.iterdir()) == names
+
+
+def test_nothing_is_stored_when_the_corpus_fails_midway(data, tokenizers, cache, monkeypatch):
+    monkeypatch.setattr(token_store, "CHUNK", 10)
+    path = Path(data.train_files[0])
+    path.write_bytes(path.read_bytes() + b"no tab here\n")
+    with pytest.raises(UserError, match="line 51"):
+        encode_pairs(data, tokenizers, "train")
+    assert list(cache.iterdir()) == []
+
+
+def test_a_blank_side_and_a_large_vocabulary(tmp_path, tokenizers, monkeypatch):
+    blank = [("", "a"), ("", "b")]
+    data = DataConfig(dataset="", train_files=(write(tmp_path / "blank.tsv", blank),))
+    assert_encoded(encode_pairs(data, tokenizers, "train"), tokenizers, blank)
+    monkeypatch.setattr(type(tokenizers.source), "vocab_size", 2**16 + 1)
+    assert token_store._id_type(tokenizers.source) is np.int32

@@ -1,0 +1,218 @@
+"""Tokenizers: text survives the way to ids and back, and special ids are always ours."""
+
+import io
+import unicodedata
+
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.config import DataConfig, UserError
+from transformer.data import tokenizer as module
+from transformer.data.tokenizer import (
+    UNK,
+    Tokenizer,
+    Tokenizers,
+    load_tokenizer,
+    load_tokenizers,
+    make_tokenizers,
+    save_tokenizer,
+    save_tokenizers,
+    train_tokenizer,
+)
+from transformer.model.batch import BOS, EOS, PAD
+
+ANIMALS = ["the small dog", "a cat", "the old horses", "my bird", "those grey mice", "a quick fox"]
+DEEDS = ["sleeps", "runs home", "will eat an apple", "jumped over the lazy wall", "does not see us"]
+SENTENCES = [f"{animal} {deed}." for animal in ANIMALS for deed in DEEDS]
+FOREIGN_IDS = {
+    "SentencePiece's defaults": {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2},
+    "no BOS, as in OPUS-MT": {"pad_id": -1, "unk_id": 1, "bos_id": -1, "eos_id": 0},
+    "reversed": {"pad_id": 3, "unk_id": 2, "bos_id": 1, "eos_id": 0},
+    "ours": {"pad_id": 0, "unk_id": 3, "bos_id": 1, "eos_id": 2},
+}
+
+
+def foreign_model(**ids) -> bytes:
+    """A model trained by somebody else, with special ids of their own."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        vocab_size=40,
+        minloglevel=2,
+        **ids,
+    )
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module")
+def bytewise() -> Tokenizer:
+    return train_tokenizer(SENTENCES, "unigram", 300, byte_fallback=True)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_every_kind_has_our_special_ids_and_keeps_known_text(kind, byte_fallback):
+    tokenizer = train_tokenizer(SENTENCES, kind, 300 if byte_fallback else 44, byte_fallback)
+    assert tokenizer.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
+    rows = tokenizer.encode(SENTENCES)
+    assert all(UNK <= i < tokenizer.vocab_size for row in rows for i in row)
+    kept = [(s, d) for s, d, row in zip(SENTENCES, tokenizer.decode(rows), rows) if UNK not in row]
+    assert all(sentence == decoded for sentence, decoded in kept)
+    assert kept
+
+
+@given(st.text())
+def test_byte_fallback_keeps_any_text(bytewise, text):
+    """Up to SentencePiece's own normalisation, which is applied once and for all."""
+    (once,) = bytewise.decode(bytewise.encode([text]))
+    (twice,) = bytewise.decode(bytewise.encode([once]))
+    assert twice == once
+    if unicodedata.is_normalized("NFKC", text) and text.isalnum():
+        assert once == text
+
+
+@given(st.lists(st.text(max_size=20)))
+def test_sentences_do_not_influence_each_other(bytewise, sentences):
+    assert bytewise.encode(sentences) == [bytewise.encode([text])[0] for text in sentences]
+    rows = bytewise.encode(sentences)
+    assert bytewise.decode(rows) == [bytewise.decode([row])[0] for row in rows]
+
+
+def test_decoding_drops_padding_beginning_and_end(bytewise):
+    (row,) = bytewise.encode(["my bird sleeps."])
+    assert bytewise.decode([[BOS, *row, EOS, PAD, PAD], [], [PAD]]) == ["my bird sleeps.", "", ""]
+
+
+@pytest.mark.parametrize("ids", FOREIGN_IDS.values(), ids=FOREIGN_IDS)
+def test_a_foreign_models_ids_become_ours(ids):
+    model = foreign_model(**ids)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
+    ours = Tokenizer(model)
+    rows = ours.encode([*SENTENCES, "日本"])
+    assert UNK in rows.pop()
+    assert not {PAD, BOS, EOS, UNK} & {i for row in rows for i in row}
+    assert ours.decode(rows) == SENTENCES
+    pieces = ours.pieces(range(ours.vocab_size))
+    assert len(set(pieces)) == len(pieces) == ours.vocab_size
+    assert set(pieces[4:]) <= {theirs.id_to_piece(i) for i in range(theirs.vocab_size())}
+    added = sum(value < 0 for value in ids.values())
+    assert ours.vocab_size == theirs.vocab_size() + added
+    for sentence, row in zip(SENTENCES, rows):
+        assert ours.pieces(row) == theirs.encode(sentence, out_type=str)
+
+
+def test_training_is_reproducible():
+    models = [train_tokenizer(iter(SENTENCES), "unigram", 44, False) for _ in range(2)]
+    assert models[0] == models[1]
+    assert models[0].digest == models[1].digest
+    assert models[0].digest != train_tokenizer(SENTENCES, "bpe", 80, False).digest
+
+
+def test_a_large_corpus_is_sampled_evenly(monkeypatch):
+    assert module._sample(map(str, range(5)), 10) == list("01234")
+    sample = [int(i) for i in module._sample(map(str, range(100_000)), 1000)]
+    assert len(set(sample)) == 1000
+    assert 45_000 < sum(sample) / 1000 < 55_000
+    monkeypatch.setattr(module, "MAX_TRAINING_SENTENCES", 20)
+    limited = train_tokenizer((s for s in SENTENCES * 100), "char", 80, False)
+    assert limited.decode(limited.encode(SENTENCES[:1])) == SENTENCES[:1]
+
+
+def test_a_large_alphabet_leaves_out_its_rarest_characters(monkeypatch):
+    rare = [*(SENTENCES * 40), "ß"]
+    assert UNK not in train_tokenizer(rare, "char", 80, False).encode(["ß"])[0]
+    monkeypatch.setattr(module, "LARGE_ALPHABET", 10)
+    assert UNK in train_tokenizer(rare, "char", 80, False).encode(["ß"])[0]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "vocab_size", "remedy"),
+    [
+        (SENTENCES, 5000, r"data\.vocab_size \(5000\) is too large .* at most \d+$"),
+        (SENTENCES, 10, r"data\.vocab_size \(10\) is too small .* at least \d+$"),
+        (["", " "], 100, "no text"),
+        ([], 100, "no text"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_that_does_not_fit_says_what_does(kind, sentences, vocab_size, remedy):
+    with pytest.raises(UserError, match=remedy):
+        train_tokenizer(sentences, kind, vocab_size, byte_fallback=False)
+
+
+def test_the_remedies_that_errors_name_work():
+    for asked in (5000, 10):
+        with pytest.raises(UserError) as caught:
+            train_tokenizer(SENTENCES, "unigram", asked, byte_fallback=False)
+        remedy = int(str(caught.value).split()[-1])
+        assert train_tokenizer(SENTENCES, "unigram", remedy, False).vocab_size == remedy
+
+
+def test_saving_and_loading(tmp_path, bytewise):
+    save_tokenizer(bytewise, tmp_path / "a.model")
+    assert load_tokenizer(tmp_path / "a.model") == bytewise
+    with pytest.raises(UserError, match=r"missing\.model: No such file"):
+        load_tokenizer(tmp_path / "missing.model")
+    (tmp_path / "text.model").write_text("This is not a model.")
+    with pytest.raises(UserError, match=r"text\.model.*not a SentencePiece model"):
+        load_tokenizer(tmp_path / "text.model")
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_model_are_refused(data):
+    with pytest.raises(UserError):
+        Tokenizer(data)
+
+
+def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    for tokenizers in (Tokenizers(bytewise, other), Tokenizers(bytewise, bytewise)):
+        save_tokenizers(tokenizers, tmp_path / "tokenizer")
+        loaded = load_tokenizers(tmp_path / "tokenizer")
+        assert loaded == tokenizers
+        shared = tokenizers.source is tokenizers.target
+        assert (loaded.source is loaded.target) == shared
+        assert (tmp_path / "tokenizer" / "target.model").exists() != shared
+
+
+@pytest.fixture
+def corpus(tmp_path) -> DataConfig:
+    """A corpus whose target is its source in capitals."""
+    for name, lines in (("s", SENTENCES), ("t", [s.upper() for s in SENTENCES])):
+        (tmp_path / name).write_text("\n".join(lines))
+    files = (str(tmp_path / "s"), str(tmp_path / "t"))
+    return DataConfig(dataset="", train_files=files, tokenizer="char", vocab_size=80)
+
+
+def test_a_shared_vocabulary_is_trained_on_both_sides(corpus):
+    shared = make_tokenizers(corpus)
+    assert shared.source is shared.target
+    for row in shared.source.encode([SENTENCES[0], SENTENCES[0].upper()]):
+        assert UNK not in row
+
+
+def test_separate_vocabularies_are_trained_on_their_own_side(corpus):
+    apart = make_tokenizers(DataConfig(**{**vars(corpus), "shared_vocabulary": False}))
+    assert UNK not in apart.source.encode(SENTENCES[:1])[0]
+    assert UNK in apart.target.encode(SENTENCES[:1])[0]
+    assert UNK not in apart.target.encode([SENTENCES[0].upper()])[0]
+
+
+def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
+    paths = [str(tmp_path / name) for name in ("a.model", "b.model")]
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    save_tokenizer(bytewise, paths[0])
+    save_tokenizer(other, paths[1])
+
+    def made(source, target, shared):
+        own = {"source_tokenizer": source, "target_tokenizer": target}
+        return make_tokenizers(DataConfig(**{**vars(corpus), **own, "shared_vocabulary": shared}))
+
+    assert made(paths[0], paths[1], False) == (bytewise, other)
+    assert made(paths[0], "", True) == made("", paths[0], True) == (bytewise, bytewise)
+    assert made(paths[0], paths[0], True) == (bytewise, bytewise)
+    with pytest.raises(UserError, match=r"data\.shared_vocabulary"):
+        made(paths[0], paths[1], True)

@@ -1,0 +1,126 @@
+"""Train a translator: `python train.py configs/quickstart.py`. The same command resumes it.
+
+Reads in the order in which things happen. Every setting can be changed on the command line, as in
+`--model.d-model 256`; `--help` lists them.
+"""
+
+from transformer.command_line import parse_train, run_command
+
+
+def main(words: list[str]) -> None:
+    folder, config = parse_train(words)
+
+    # Slow imports come after the command line has been understood.
+    import signal
+    import sys
+    from dataclasses import replace
+
+    import jax
+
+    from transformer.data.batching import Position, batches, make_plan
+    from transformer.data.corpus import read_pairs
+    from transformer.data.token_store import encode_pairs
+    from transformer.data.tokenizer import load_tokenizers, make_tokenizers
+    from transformer.decoding.translator import translate
+    from transformer.evaluation.scores import bleu
+    from transformer.model.params import count_params
+    from transformer.run import Checkpoints, Progress, create_run, is_run, refuse_other_config
+    from transformer.training import loop, parallel
+    from transformer.training.optimizer import learning_rate, make_optimizer
+    from transformer.training.progress import Reporter
+    from transformer.training.step import init_state
+
+    # The run folder, and the vocabulary in it.
+    resuming = is_run(folder)
+    if resuming:
+        tokenizers = load_tokenizers(folder / "tokenizer")
+    else:
+        tokenizers = make_tokenizers(config.data)
+    config = config.with_vocabularies(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    if resuming:
+        refuse_other_config(folder, config)
+    else:
+        create_run(folder, config, tokenizers)
+
+    # Text becomes tokens, tokens become a plan of batches.
+    pairs = encode_pairs(config.data, tokenizers, "train")
+    mesh = parallel.make_mesh()
+    plan = make_plan(pairs, config.data, rows_multiple=mesh.size * config.train.micro_batches)
+    validation = list(read_pairs(config.data, "validation"))
+
+    # The state: restored, or new.
+    optimizer = make_optimizer(config)
+    checkpoints = Checkpoints(folder, config)
+    restored = checkpoints.restore(parallel.replicated(mesh))
+    state, progress = restored or (init_state(config), Progress(epoch=0, batch=0, seconds=0.0))
+    state = parallel.replicate(mesh, state)
+    step = int(state.step)
+    print(
+        f"{folder}: {count_params(state.params):,} parameters, {config.model.dtype}, "
+        f"{jax.device_count()} x {jax.devices()[0].device_kind} in {jax.process_count()} process(es)\n"
+        f"{len(pairs):,} pairs ({plan.left_out:,} left out), {plan.batches_per_epoch:,} updates an epoch, "
+        f"{len(plan.buckets)} batch shapes, {plan.padding:.0%} padding\n"
+        f"{'resuming after' if restored else 'starting at'} update {step:,} of {config.train.steps:,}"
+    )
+
+    # What the loop calls.
+    clock = loop.Clock(progress.seconds)
+    rate = learning_rate(config)
+    reporter = Reporter(
+        folder,
+        config.train,
+        step,
+        clock,
+        learning_rate=lambda step: float(rate(step - 1)),
+        epoch=lambda step: step / plan.batches_per_epoch,
+    )
+    validation_config = replace(
+        config, decode=replace(config.decode, beam_size=config.train.validation_beam_size)
+    )
+
+    def validate(state) -> float:
+        outputs = translate(validation_config, state.params, tokenizers, [s for s, _ in validation])
+        value = bleu(outputs, [target for _, target in validation])
+        reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
+        for (source, target), output in list(zip(validation, outputs))[:3]:
+            reporter.say(f"  source     {source}\n  reference  {target}\n  output     {output}\n")
+        reporter.write(int(state.step), {"validation_bleu": value})
+        return value
+
+    def checkpoint(state, position, with_validation) -> None:
+        value = validate(state) if with_validation else None
+        checkpoints.save(state, Progress(position.epoch, position.batch, clock.seconds, value))
+
+    stop_signals = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, frame: stop_signals.append(received))
+
+    # Training.
+    state = loop.train(
+        config.train,
+        state,
+        stream=(
+            (parallel.shard_batch(mesh, batch), position)
+            for batch, position in batches(
+                pairs, plan, config.train.seed, Position(progress.epoch, progress.batch)
+            )
+        ),
+        update=parallel.jit_update(mesh, config, optimizer),
+        report=reporter.update,
+        checkpoint=checkpoint,
+        clock=clock,
+        should_stop=lambda: bool(stop_signals),
+    )
+    checkpoints.close()
+    reporter.close()
+    if int(state.step) < config.train.steps:
+        print(
+            f"stopped after update {int(state.step):,}; continue with: python {' '.join(sys.argv)}"
+        )
+    else:
+        print(f"done: {config.train.steps:,} updates in {clock.seconds / 60:.1f} minutes; "
+              f"score it with: python eval.py {folder}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,1 @@
+"""Text in, batches out: corpora, tokenizers, encoded corpora and batches of fixed shapes."""

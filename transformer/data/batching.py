@@ -1,0 +1,259 @@
+"""Pairs of token rows to batches of few fixed shapes, in an order that seed and epoch decide.
+
+A compiled update has one shape. Padding every pair to the longest would waste most of the work, so
+pairs of like lengths share a bucket: a rectangle of source and target lengths, cut out so that
+little is padded. Each bucket is one batch shape.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer.config import DataConfig, UserError
+from transformer.data.token_store import TokenPairs
+from transformer.model.batch import BOS, EOS, PAD, Batch
+
+
+Numbers = np.ndarray | np.integer | int
+"""A number, or an array of them to be worked on at once."""
+
+
+class Bucket(NamedTuple):
+    """The static shape of a batch: sentences, and positions including EOS (or BOS)."""
+
+    rows: int
+    source_length: int
+    target_length: int
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Which pair is in which bucket, the same in every epoch."""
+
+    buckets: tuple[Bucket, ...]
+    """Batch shapes."""
+    members: tuple[np.ndarray, ...]
+    """For each bucket the numbers of its pairs."""
+    left_out: int
+    """Pairs that are too long, or have an empty side."""
+    padding: float
+    """Share of the source and target positions of an epoch that hold PAD."""
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return sum(_ceiling(len(m), b.rows) for m, b in zip(self.members, self.buckets))
+
+
+class Position(NamedTuple):
+    """A place in the endless stream of batches: the next one to deliver."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchPlan:
+    """Sort pairs into buckets whose rows are multiples of `rows_multiple`.
+
+    Raises UserError when no pair is usable, or data.batch_tokens cannot hold `rows_multiple` of
+    the longest.
+    """
+    source, target = pairs.source_lengths + 1, pairs.target_lengths + 1  # EOS
+    usable = (source > 1) & (target > 1) & (np.maximum(source, target) <= data.max_length)
+    numbers = np.flatnonzero(usable)
+    if not len(numbers):
+        raise UserError(
+            f"none of the {len(pairs)} training pairs can be used: each has an empty side or more "
+            f"than data.max_length ({data.max_length}) tokens"
+        )
+    source, target = source[numbers], target[numbers]
+    buckets, bucket_of = plan_buckets(
+        source, target, data.num_buckets, data.batch_tokens, rows_multiple
+    )
+    members = tuple(numbers[bucket_of == i] for i in range(len(buckets)))
+    positions = sum(
+        _ceiling(len(m), b.rows) * b.rows * (b.source_length + b.target_length)
+        for m, b in zip(members, buckets)
+    )
+    tokens = int(source.sum() + target.sum())
+    return BatchPlan(buckets, members, len(pairs) - len(numbers), 1 - tokens / positions)
+
+
+def plan_buckets(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    num_buckets: int,
+    batch_tokens: int,
+    rows_multiple: int,
+) -> tuple[tuple[Bucket, ...], np.ndarray]:
+    """At most `num_buckets` batch shapes with little padding, and the bucket of each pair.
+
+    A greedy k-d tree over the two lengths (EOS included): beginning with one rectangle that holds
+    all pairs, the cut that saves most positions is made until there are enough rectangles. It
+    works on the histogram of lengths, so its cost hardly grows with the corpus.
+
+    Raises UserError when `rows_multiple` of the longest pair exceed `batch_tokens`.
+    """
+    longest = int(max(source_lengths.max(), target_lengths.max()))
+    if rows_multiple * longest > batch_tokens:
+        raise UserError(
+            f"data.batch_tokens ({batch_tokens}) is too small for {rows_multiple} sentences (train."
+            f"micro_batches times the number of devices) of {longest} tokens: set it to at least "
+            f"{rows_multiple * longest}, or lower data.max_length or train.micro_batches"
+        )
+    cells = source_lengths * (longest + 1) + target_lengths
+    histogram = np.bincount(cells, minlength=(longest + 1) ** 2).reshape(longest + 1, longest + 1)
+    budget = _Budget(batch_tokens, rows_multiple)
+    leaves = [_leaf(histogram, budget)]
+    while len(leaves) < num_buckets:
+        best = max(range(len(leaves)), key=lambda i: leaves[i].saving)
+        if not leaves[best].halves:
+            break
+        leaves += [_leaf(half, budget) for half in leaves.pop(best).halves]
+    bucket_of_cell = np.zeros(histogram.shape, np.int32)
+    for number, leaf in enumerate(leaves):
+        bucket_of_cell[leaf.counts > 0] = number
+    return tuple(leaf.bucket for leaf in leaves), bucket_of_cell[source_lengths, target_lengths]
+
+
+class _Budget(NamedTuple):
+    """What limits the rows of a batch."""
+
+    batch_tokens: int
+    rows_multiple: int
+
+    def rows(self, pairs: Numbers, longest: Numbers) -> Numbers:
+        """Rows of each batch, when `pairs` of at most `longest` tokens a side share a bucket.
+
+        No more than `batch_tokens` allow, and no more than spread the pairs evenly over the batches
+        that they then need: else the last batch of every bucket would be half empty.
+        """
+        most = self.batch_tokens // longest // self.rows_multiple * self.rows_multiple
+        even = _ceiling(pairs, _ceiling(pairs, most))
+        return _ceiling(even, self.rows_multiple) * self.rows_multiple
+
+    def positions(self, pairs: Numbers, length: Numbers, other: Numbers) -> Numbers:
+        """Positions, padding included, that an epoch of a bucket with these lengths takes."""
+        rows = self.rows(pairs, np.maximum(length, other))
+        return _ceiling(pairs, rows) * rows * (length + other)
+
+
+class _Leaf(NamedTuple):
+    """Pairs that share a bucket so far: counts[s, t] of them have lengths s and t."""
+
+    counts: np.ndarray
+    bucket: Bucket
+    saving: int
+    """Positions that an epoch needs less when the leaf is cut into its halves."""
+    halves: tuple[np.ndarray, ...]
+    """The counts on the two sides of the best cut; none when no cut saves anything."""
+
+
+def _leaf(counts: np.ndarray, budget: _Budget) -> _Leaf:
+    """The leaf of these pairs, with the best cut across either axis.
+
+    A cut at length i parts the pairs up to i from those above. All cuts of an axis are priced at
+    once: their pairs by sums, their longest lengths by maxima that run in from both ends.
+    """
+    pairs = int(counts.sum())
+    source_length, target_length = (int(lengths.max()) for lengths in np.nonzero(counts))
+    rows = int(budget.rows(pairs, max(source_length, target_length)))
+    uncut = budget.positions(pairs, source_length, target_length)
+    saving, halves = 0, ()
+    for table in (counts, counts.T):
+        lengths = np.flatnonzero(table.any(axis=1))
+        cuts, last = lengths[:-1], lengths[-1]
+        if not len(cuts):
+            continue
+        partner = (np.arange(len(table)) * (table > 0)).max(axis=1)  # the longest of each length
+        below = table.sum(axis=1).cumsum()[cuts]
+        below_partner = np.maximum.accumulate(partner)[cuts]
+        above_partner = np.maximum.accumulate(partner[::-1])[::-1][cuts + 1]
+        savings = (
+            uncut
+            - budget.positions(below, cuts, below_partner)
+            - budget.positions(pairs - below, last, above_partner)
+        )
+        if savings.max() > saving:
+            saving = int(savings.max())
+            low = table.copy()
+            low[cuts[savings.argmax()] + 1 :] = 0
+            halves = (low, table - low) if table is counts else (low.T, (table - low).T)
+    return _Leaf(counts, Bucket(rows, source_length, target_length), saving, halves)
+
+
+def _ceiling(a: Numbers, b: Numbers) -> Numbers:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def batches(
+    pairs: TokenPairs, plan: BatchPlan, seed: int, position: Position
+) -> Iterator[tuple[Batch, Position]]:
+    """Every batch from `position` on, without end, each with the position after it.
+
+    The order is a function of seed and epoch alone: pairs are shuffled inside their buckets, and
+    then the batches. So any position can be resumed, and an epoch shows every pair once.
+    """
+    epoch, start = position
+    while True:
+        order = _epoch_order(plan, seed, epoch)
+        for number in range(start, len(order)):
+            bucket, chosen = order[number]
+            after = Position(epoch, number + 1)
+            yield (
+                _batch(pairs, bucket, chosen),
+                after if after.batch < len(order) else Position(epoch + 1, 0),
+            )
+        epoch, start = epoch + 1, 0
+
+
+def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, np.ndarray]]:
+    """The batches of an epoch: (shape, numbers of the pairs), in order."""
+    generator = np.random.default_rng((seed, epoch))
+    cut = []
+    for bucket, members in zip(plan.buckets, plan.members):
+        shuffled = generator.permutation(members)
+        parts = range(0, len(shuffled), bucket.rows)
+        cut += [(bucket, shuffled[start : start + bucket.rows]) for start in parts]
+    return [cut[i] for i in generator.permutation(len(cut))]
+
+
+def _batch(pairs: TokenPairs, bucket: Bucket, chosen: np.ndarray) -> Batch:
+    """The chosen pairs in the bucket's shape; rows that are left over are all PAD."""
+    source, source_lengths = _gather(
+        pairs.source_ids, pairs.source_offsets, chosen, bucket.rows, bucket.source_length
+    )
+    target, target_lengths = _gather(
+        pairs.target_ids, pairs.target_offsets, chosen, bucket.rows, bucket.target_length
+    )
+    filled = np.arange(len(chosen))
+    target_in = np.full_like(target, PAD)
+    target_in[:, 1:] = target[:, :-1]
+    target_in[filled, 0] = BOS
+    source[filled, source_lengths] = EOS
+    target[filled, target_lengths] = EOS
+    return Batch(source=source, target_in=target_in, target_out=target)
+
+
+def _gather(
+    ids: np.ndarray, offsets: np.ndarray, chosen: np.ndarray, rows: int, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen sentences as int32 [rows, length], padded with PAD, and their lengths."""
+    starts, ends = offsets[chosen, None], offsets[chosen + 1, None]
+    places = starts + np.arange(length)
+    table = np.full((rows, length), PAD, np.int32)
+    table[: len(chosen)] = np.where(places < ends, ids[np.minimum(places, len(ids) - 1)], PAD)
+    return table, (ends - starts)[:, 0]
+
+
+def pad_sources(sentences: Sequence[Sequence[int]], rows: int, length: int) -> np.ndarray:
+    """Token ids as the encoder reads them: with EOS, padded with PAD to int32 [rows, length].
+
+    `length` counts EOS. Raises IndexError or ValueError when the sentences do not fit.
+    """
+    table = np.full((rows, length), PAD, np.int32)
+    for number, ids in enumerate(sentences):
+        table[number, : len(ids) + 1] = [*ids, EOS]
+    return table

@@ -1,0 +1,1 @@
+"""The project's own TFDS builders: importing one of the modules registers its data set."""

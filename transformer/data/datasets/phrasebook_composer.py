@@ -1,0 +1,277 @@
+"""Random clauses for phrasebook/en_de: who does what, when and where, so that it makes sense.
+
+The classes in the lexicon decide which nouns suit a verb and which adjectives suit a noun.
+"""
+
+from random import Random
+
+from transformer.data.datasets.phrasebook_grammar import (
+    LEXICON,
+    SEPARABLE_PARTICLES,
+    Clause,
+    Part,
+    Phrase,
+    after,
+    noun_phrase,
+    rows,
+)
+
+# What the verbs of a kind may say. Habit is the simple present with a word like "often"; future is
+# will and no other modal; "when" is the present of a clause that says when something is so.
+TENSES = {
+    "habit": ("progressive", "habit", "past", "modal", "past modal", "when"),
+    "once": ("progressive", "past", "past", "modal", "past modal", "when"),
+    "event": ("past", "when"),
+    "state": ("state",),
+    "clock": ("past", "future"),
+}
+# Which adverbs of time go with them.
+TIMES = {"progressive": "present", "habit": "habit", "past": "past", "past modal": "past"}
+TIMES |= {"modal": "future", "future": "future"}
+PERSONAL = [row for row in LEXICON["pronoun"] if row.replaces not in ("m", "f", "n")]
+
+
+def pronoun(row) -> Phrase:
+    """A row of the pronoun table as a phrase."""
+    return Phrase(*row[1:7])
+
+
+class Composer:
+    """Random choices for one sentence, and the record of them that the hold-out rule looks at.
+
+    A choice that leaves nothing suitable for the next one raises IndexError, and whoever asked for
+    the sentence starts afresh.
+    """
+
+    def __init__(self, random: Random):
+        self.random = random
+        self.lemmas = []
+        self.pairs = set()
+        self.constructions = set()
+        self.described = set()
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def pick(self, choices: list):
+        """One of the rows, recorded."""
+        row = self.random.choice(choices)
+        self.lemmas.append(row)
+        return row
+
+    def something(self, classes: str, kind: str = "any", kein: bool = False) -> Phrase:
+        """A noun phrase. Kind: any, definite, indefinite, or repeated (what habits are about)."""
+        nouns = rows("noun", "classes", classes)
+        noun = self.pick([n for n in nouns if kind != "indefinite" or "family" not in n.classes])
+        tags = noun.classes.split()
+        own = not {"stranger", "food", "drink", "place", "means"} & set(tags) or "own" in tags
+        plural = noun.plural and "single" not in tags and self.chance(0.2)
+        wanted = []
+        if kind in ("any", "definite"):
+            wanted += ["the"] * 6 + ([] if plural else ["this"])
+        if (kind in ("any", "indefinite") and "family" not in tags) or (
+            kind == "repeated" and not own
+        ):
+            wanted += ["a"] * 6
+            plural = plural or (kind == "repeated" and bool(noun.plural))
+        if kind in ("which", "the"):
+            wanted = [kind]
+        elif kind != "indefinite" and own:
+            wanted += ["my", "your", "his", "her", "our", "their"]
+        chosen = self.random.choice(wanted)
+        determiner = next(row for row in LEXICON["determiner"] if row.english == chosen)
+        if chosen == "a" and (plural or not noun.plural):
+            determiner = None
+        numeral = adjective = None
+        if plural and kind != "repeated" and not kein and self.chance(0.5):
+            numeral = self.pick(LEXICON["numeral"][:4])
+            self.constructions.add("numeral")
+        if self.chance(0.35):
+            adjective = self.adjective(noun)
+        return noun_phrase(noun, determiner, adjective, numeral, plural, kein)
+
+    def adjective(self, noun, value: str = ""):
+        """An adjective that suits the noun."""
+        suitable = rows("adjective", "classes", f"{noun.classes} {noun.english}")
+        if noun in self.described:  # "the small table is big"
+            suitable = []
+        self.described.add(noun)
+        adjective = self.pick([row for row in suitable if not value or row.value == value])
+        self.pairs.add((adjective.number, noun.number))
+        return adjective
+
+    def person(self, classes: str = "person", pronouns: bool = True) -> Phrase:
+        """A subject: a pronoun, a name or a noun where it is a person, otherwise a noun."""
+        draw = self.random.random()
+        if {"person", "adult"} & set(classes.split()) and draw < 0.5:
+            if pronouns and draw < 0.35:
+                return pronoun(self.pick(PERSONAL))
+            name = self.pick(LEXICON["name"])
+            return Phrase(*[name.english] * 5, replaces=f"{name.gender} person")
+        return self.something(classes)
+
+    def action(
+        self,
+        subject: Phrase | None = None,
+        tense: str = "",
+        negated: bool | None = None,
+        timed: bool = True,
+        verb=None,
+        parts: list[Part] | None = None,
+    ) -> Clause:
+        """A clause in which somebody does something; what is not given is chosen."""
+        verb = verb or self.verb(subject, tense)
+        subject = subject or self.person(verb.subject)
+        choices = [
+            name for name in TENSES[verb.kind] if name != "when" and timed >= (name == "habit")
+        ]
+        tense = tense or self.random.choice(choices)
+        negated = self.chance(0.2) if negated is None else negated
+        negated = negated and tense != "habit" and verb.kind != "clock"
+        countable = verb.governs in ("accusative", "recipient", "indefinite")
+        kein = negated and countable and (self.chance(0.5) or verb.governs == "indefinite")
+        if parts is None:
+            kind = "repeated" if tense == "habit" else "definite" if negated else "any"
+            kind = "indefinite" if kein or verb.governs == "indefinite" else kind
+            parts = self.objects(verb, subject, kind, kein)
+        if not negated and self.chance(0.4):
+            parts = parts + self.circumstance(verb)
+        if (
+            tense in TIMES
+            and timed
+            and (verb.kind == "clock" or tense == "habit" or self.chance(0.5))
+        ):
+            parts = [*parts, self.time(TIMES[tense], verb.kind == "clock")]
+        negation = "kein" if kein else "nicht" if negated else ""
+        modal = self.modal(tense)
+        tense = "past" if tense == "past modal" else tense
+        self.note(verb, modal, tense, negation)
+        return Clause(subject, verb, tense, tuple(parts), modal, negation)
+
+    def verb(self, subject: Phrase | None, tense: str):
+        """A verb that has the tense, and that persons do if the subject is given."""
+        kinds = [kind for kind in TENSES if not tense or tense in TENSES[kind]]
+        verbs = rows("verb", "kind", " ".join(kinds))
+        return self.pick([verb for verb in verbs if not subject or "person" in verb.subject])
+
+    def modal(self, tense: str):
+        """The modal verb that the tense wants, if any."""
+        if tense == "future":
+            return self.pick(rows("modal", "head", "auxiliary")[1:2])
+        past = [row for row in LEXICON["modal"] if not row.english.endswith("-")]
+        choices = {"modal": LEXICON["modal"], "past modal": past}
+        return self.pick(choices[tense]) if tense in choices else None
+
+    def note(self, verb, modal, tense: str, negation: str) -> None:
+        """Record the constructions of a clause."""
+        marks = {"modal": modal, "perfect": tense == "past" and not modal}
+        marks |= {"separable": "|" in verb.german, negation: negation}
+        self.constructions |= {name for name, present in marks.items() if present}
+
+    def objects(self, verb, subject: Phrase, kind: str, kein: bool) -> list[Part]:
+        """What the verb governs."""
+        if not verb.governs:
+            return [Part("particle", verb.particle, "")]
+        if verb.governs == "place":
+            return [self.place(verb.object)]
+        if "person" in verb.object.split() and not kein and self.chance(0.3):
+            thing = self.other_person(subject)
+        else:
+            thing = self.something(verb.object, kind, kein)
+            self.pairs.add((verb.number, thing.noun.number))
+        preposition, _, case = verb.governs.rpartition(" ")
+        if verb.governs == "direction":
+            preposition = thing.noun.to
+            case = "dative" if preposition == "zu" else "accusative"
+        if preposition:
+            there = after(preposition, thing.dative if case == "dative" else thing.accusative)
+            return [Part("preposition", f"{verb.particle} {thing.english_object}", there)]
+        slot = "object" if thing.noun else "pronoun"
+        late = slot == "pronoun" and verb.particle in SEPARABLE_PARTICLES
+        parts = [Part("particle after pronoun" if late else "particle", verb.particle, "")]
+        german_object = thing.dative if case == "dative" else thing.accusative
+        parts.append(Part(slot, thing.english_object, german_object))
+        if case == "recipient":
+            parts.append(self.recipient(subject))
+        if case == "surface":
+            parts.append(self.surface("accusative"))
+        return parts
+
+    def pronoun_for(self, phrase: Phrase) -> Phrase:
+        """The pronoun that resumes a phrase: by gender in German, by sex or "it" in English."""
+        if not phrase.replaces:
+            return phrase
+        suitable = [row for row in LEXICON["pronoun"] if row.replaces == phrase.replaces]
+        return pronoun(self.pick(suitable))
+
+    def other_person(self, subject: Phrase) -> Phrase:
+        """A pronoun that cannot be the subject itself."""
+        near = ("I", "we") if subject.english in ("I", "we") else (subject.english,)
+        return pronoun(self.pick([row for row in PERSONAL if row.english not in near]))
+
+    def recipient(self, subject: Phrase) -> Part:
+        """To whom something is given."""
+        if self.chance(0.3):
+            person, slot = self.other_person(subject), "pronoun recipient"
+        else:
+            person, slot = self.something("person", "definite"), "recipient"
+        return Part(slot, f"to {person.english_object}", person.dative)
+
+    def surface(self, case: str) -> Part:
+        """Where something lies (dative), or where somebody lays it (accusative)."""
+        furniture = self.something("furniture", "definite")
+        preposition = self.pick(LEXICON["preposition"])
+        where = after(preposition.german, getattr(furniture, case))
+        return Part("place", f"{preposition.english} {furniture.english}", where)
+
+    def place(self, classes: str) -> Part:
+        """A place where something happens."""
+        place = self.something(classes, "definite")
+        preposition, german_preposition = place.noun.at.split()
+        where = after(german_preposition, place.dative)
+        return Part("place", f"{preposition} {place.english}", where)
+
+    def circumstance(self, verb) -> list[Part]:
+        """How or where something is done, if the verb allows it."""
+        if verb.manner and self.chance(0.5):
+            manner = self.pick(rows("manner", "classes", verb.manner))
+            return [Part("manner", manner.english, manner.german)]
+        return [self.place(verb.place)] if verb.place else []
+
+    def time(self, group: str, with_clock: bool) -> Part:
+        """When it happens."""
+        adverb = self.pick(rows("adverb", "tense", group))
+        texts = (adverb.english, adverb.german)
+        if with_clock:
+            hour = self.pick(LEXICON["numeral"][:-1])
+            texts = f"at {hour.english} o'clock {texts[0]}", f"{texts[1]} um {hour.german} Uhr"
+        return Part(adverb.slot, *texts)
+
+    def asked(self) -> tuple[tuple[str, str], Clause]:
+        """The front of a question about the object or the direction, and the clause without it."""
+        verbs = rows("verb", "governs", "accusative direction")
+        verb = self.pick([verb for verb in verbs if verb.kind in ("habit", "once", "event")])
+        nouns = rows("noun", "classes", verb.object)
+        persons = {"person" in noun.classes for noun in nouns}
+        parts = [Part("particle", verb.particle, "")]
+        if verb.governs == "direction":
+            front, parts = ("where", "wohin"), []
+        elif len(persons) == 2 or self.chance(0.5):
+            thing = self.something(verb.object, "which")
+            self.pairs.add((verb.number, thing.noun.number))
+            front = (thing.english, thing.accusative)
+        else:
+            front = ("who", "wen") if True in persons else ("what", "was")
+        return front, self.action(verb=verb, negated=False, parts=parts)
+
+    def valued(self) -> tuple[Phrase, str, Clause]:
+        """A thing, good or bad, and a clause in which somebody buys, likes or sells it."""
+        verb = self.pick([verb for verb in LEXICON["verb"] if verb.value])
+        thing = self.something(verb.object, "definite")
+        self.pairs.add((verb.number, thing.noun.number))
+        parts = [
+            Part("particle", verb.particle, ""),
+            Part("object", thing.english, thing.accusative),
+        ]
+        tense = "state" if verb.kind == "state" else "past"
+        return thing, verb.value, self.action(None, tense, False, True, verb, parts)

@@ -1,0 +1,132 @@
+"""A corpus as token ids in flat arrays: encoded once, cached on disk and memory-mapped."""
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transformer.config import DataConfig
+from transformer.data.corpus import Split, fingerprint, read_pairs
+from transformer.data.tokenizer import Tokenizer, Tokenizers
+
+FORMAT = 1
+"""Part of every cache key; raised when what is stored changes."""
+
+CHUNK = 20_000
+"""Pairs encoded together: memory does not grow with the corpus."""
+
+CHECKSUMS = "checksums.json"
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """Sentence pairs as token ids, without PAD, BOS and EOS.
+
+    Sentence i of a side is ids[offsets[i] : offsets[i + 1]]; there is one more offset than pairs.
+    """
+
+    source_ids: np.ndarray
+    source_offsets: np.ndarray
+    target_ids: np.ndarray
+    target_offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.source_offsets) - 1
+
+    @property
+    def source_lengths(self) -> np.ndarray:
+        """Tokens in each source sentence."""
+        return np.diff(self.source_offsets)
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        """Tokens in each target sentence."""
+        return np.diff(self.target_offsets)
+
+
+def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> TokenPairs:
+    """A split as token ids, from the user's cache folder or encoded and stored there.
+
+    The entry's name is a hash of the corpus and the tokenizers, so a changed file is encoded
+    again; so is an entry that is damaged. Raises UserError when the corpus cannot be read.
+    """
+    identity = [FORMAT, fingerprint(data, split), *(t.digest for t in tokenizers)]
+    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
+    entry = _cache_folder() / f"tokens-{key}"
+    if not _is_intact(entry):
+        _store(entry, data, tokenizers, split)
+    return TokenPairs(
+        *_open(entry, "source", tokenizers.source), *_open(entry, "target", tokenizers.target)
+    )
+
+
+def _cache_folder() -> Path:
+    """The folder `transformer` in the user's cache folder (XDG base directory specification)."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split) -> None:
+    """Encode a split into the folder `entry`, which appears only when it is complete."""
+    with tempfile.TemporaryDirectory(dir=entry.parent, prefix="unfinished-") as temporary:
+        work = Path(temporary) / entry.name
+        work.mkdir()
+        pairs = read_pairs(data, split)
+        while chunk := list(itertools.islice(pairs, CHUNK)):
+            for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*chunk)):
+                rows = tokenizer.encode(sentences)
+                lengths = np.array([len(row) for row in rows], np.int32)
+                ids = np.fromiter(itertools.chain.from_iterable(rows), _id_type(tokenizer))
+                _append(work / f"{side}_lengths", lengths)
+                _append(work / f"{side}_ids", ids)
+        checksums = {path.name: _checksum(path) for path in work.iterdir()}
+        (work / CHECKSUMS).write_text(json.dumps(checksums))
+        shutil.rmtree(entry, ignore_errors=True)
+        try:
+            work.rename(entry)
+        except OSError:
+            if not _is_intact(entry):  # if it is, another process has just stored the same
+                raise
+
+
+def _append(path: Path, array: np.ndarray) -> None:
+    with path.open("ab") as file:
+        array.tofile(file)
+
+
+def _id_type(tokenizer: Tokenizer) -> type:
+    return np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+def _is_intact(entry: Path) -> bool:
+    """Whether the entry is there, whole and unchanged since it was written."""
+    try:
+        checksums = json.loads((entry / CHECKSUMS).read_bytes())
+        return all(_checksum(entry / name) == value for name, value in checksums.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _open(entry: Path, side: str, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of one side, memory-mapped, and its offsets."""
+    lengths = np.fromfile(entry / f"{side}_lengths", np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if offsets[-1] == 0:  # an empty file cannot be mapped
+        return np.zeros(0, _id_type(tokenizer)), offsets
+    return np.memmap(entry / f"{side}_ids", _id_type(tokenizer), mode="r"), offsets

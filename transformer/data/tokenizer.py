@@ -1,0 +1,212 @@
+"""Sentences to token ids and back, by SentencePiece models (unigram, BPE, words or characters)."""
+
+import hashlib
+import io
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import sentencepiece
+
+from transformer.config import DataConfig, UserError
+from transformer.data.corpus import read_pairs
+from transformer.model.batch import BOS, EOS, PAD
+
+UNK = 3
+"""A piece of text that the vocabulary does not have."""
+
+MAX_TRAINING_SENTENCES = 2_000_000
+"""Sentences that a vocabulary is trained on; a larger corpus is sampled, to bound the memory."""
+
+LARGE_ALPHABET = 1_000
+"""More characters than this are no alphabet: Chinese ones, or the strays of a web crawl."""
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """A SentencePiece model whose special ids are always PAD 0, BOS 1, EOS 2 and UNK 3.
+
+    The models that we train have these ids themselves. A model from elsewhere may number them
+    differently, or lack PAD; a table between its ids and ours hides that from all callers.
+    """
+
+    model: bytes = field(repr=False)
+    """The serialised model, as in a SentencePiece .model file."""
+
+    def __post_init__(self) -> None:
+        """Raises UserError when `model` is no SentencePiece model."""
+        try:
+            self._processor  # noqa: B018 - loading it is the check
+        except RuntimeError as error:
+            raise UserError("the file is not a SentencePiece model") from error
+
+    @cached_property
+    def _processor(self) -> sentencepiece.SentencePieceProcessor:
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.load_from_serialized_proto(self.model)
+        return processor
+
+    @cached_property
+    def _model_ids(self) -> list[int]:
+        """For each of our ids the model's, or -1 for a special token that the model lacks."""
+        model = self._processor
+        special = [model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id()]
+        return special + [i for i in range(model.vocab_size()) if i not in special]
+
+    @cached_property
+    def _our_ids(self) -> list[int]:
+        """The inverse of `_model_ids`."""
+        table = [UNK] * self._processor.vocab_size()
+        for ours, models in enumerate(self._model_ids):
+            if models >= 0:
+                table[models] = ours
+        return table
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._model_ids)
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of the model: the SHA-256 of its bytes, in hexadecimal."""
+        return hashlib.sha256(self.model).hexdigest()
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The token ids of each sentence, without BOS and EOS."""
+        table = self._our_ids
+        return [[table[i] for i in row] for row in self._processor.encode(list(sentences))]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The sentence of each row of ids; PAD, BOS and EOS are dropped."""
+        table = self._model_ids
+        rows = [[table[i] for i in row if i not in (PAD, BOS, EOS)] for row in ids]
+        return [self._processor.decode(row) if row else "" for row in rows]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The piece of text behind each id, special tokens by name: labels for a plot."""
+        names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
+        return [names.get(i) or self._processor.id_to_piece(self._model_ids[i]) for i in ids]
+
+
+def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
+    """Write the model as an ordinary SentencePiece file."""
+    Path(path).write_bytes(tokenizer.model)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read a SentencePiece file, of ours or from elsewhere. Raises UserError if that fails."""
+    try:
+        return Tokenizer(Path(path).read_bytes())
+    except (OSError, UserError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read the tokenizer {path}: {reason}") from error
+
+
+def train_tokenizer(
+    sentences: Iterable[str], kind: str, vocab_size: int, byte_fallback: bool
+) -> Tokenizer:
+    """Train a SentencePiece model of `kind` unigram, bpe, word or char.
+
+    The same sentences give the same model. `vocab_size` is exact for unigram and bpe and an upper
+    limit for word and char. Raises UserError when the sentences cannot fill such a vocabulary, or
+    their characters alone do not fit in it.
+    """
+    sample = _sample(sentences, MAX_TRAINING_SENTENCES)
+    alphabet = set().union(*sample)
+    if not "".join(alphabet).strip():
+        raise UserError("there is no text to train a tokenizer on: the sentences are blank")
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sample),
+            model_writer=model,
+            model_type=kind,
+            vocab_size=vocab_size,
+            hard_vocab_limit=kind in ("unigram", "bpe"),
+            byte_fallback=byte_fallback,
+            character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            unk_id=UNK,
+            num_threads=4,  # the result depends on their number, so it is the same everywhere
+            minloglevel=2,  # errors only: they are raised
+        )
+    except RuntimeError as error:
+        raise UserError(_explanation(str(error), vocab_size)) from error
+    return Tokenizer(model.getvalue())
+
+
+def _sample(sentences: Iterable[str], size: int) -> list[str]:
+    """At most `size` of the sentences, each with the same chance (reservoir sampling)."""
+    generator = random.Random(0)
+    sample = []
+    for count, sentence in enumerate(sentences, start=1):
+        if len(sample) < size:
+            sample.append(sentence)
+        elif (place := generator.randrange(count)) < size:
+            sample[place] = sentence
+    return sample
+
+
+def _explanation(error: str, vocab_size: int) -> str:
+    """What SentencePiece's refusal means for the user's settings."""
+    setting = f"data.vocab_size ({vocab_size})"
+    if largest := re.search(r"too high .* <= (\d+)", error):
+        return f"{setting} is too large for this corpus: set it to at most {largest[1]}"
+    if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return f"{setting} is too small for this corpus's characters: at least {smallest[1]}"
+    return f"training a tokenizer with {setting} failed: {error}"
+
+
+class Tokenizers(NamedTuple):
+    """The tokenizers of the two languages: the same object twice with a shared vocabulary."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+
+def make_tokenizers(data: DataConfig) -> Tokenizers:
+    """The user's own tokenizers, or new ones trained on the training split.
+
+    Raises UserError when that fails, or when a shared vocabulary is asked of two models.
+    """
+    paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
+    if data.shared_vocabulary:
+        models = [load_tokenizer(path) for path in paths] or [_train(data, sides=(0, 1))]
+        if models[0] != models[-1]:
+            raise UserError(
+                f"{paths[0]} and {paths[1]} are different tokenizers: "
+                "set data.shared_vocabulary to False, or give only one of them"
+            )
+        return Tokenizers(models[0], models[0])
+    if paths:
+        return Tokenizers(*(load_tokenizer(path) for path in paths))
+    return Tokenizers(_train(data, sides=(0,)), _train(data, sides=(1,)))
+
+
+def _train(data: DataConfig, sides: tuple[int, ...]) -> Tokenizer:
+    """A tokenizer of the source sentences (side 0), the target sentences (side 1), or both."""
+    sentences = (pair[side] for pair in read_pairs(data, "train") for side in sides)
+    return train_tokenizer(sentences, data.tokenizer, data.vocab_size, data.byte_fallback)
+
+
+def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
+    """Write source.model and target.model into `folder`; only the first when they are one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_tokenizer(tokenizers.source, folder / "source.model")
+    if tokenizers.target != tokenizers.source:
+        save_tokenizer(tokenizers.target, folder / "target.model")
+    else:
+        (folder / "target.model").unlink(missing_ok=True)
+
+
+def load_tokenizers(folder: Path) -> Tokenizers:
+    """Read what `save_tokenizers` wrote. Raises UserError when it is missing or damaged."""
+    source = load_tokenizer(folder / "source.model")
+    own_target = (folder / "target.model").exists()
+    return Tokenizers(source, load_tokenizer(folder / "target.model") if own_target else source)

@@ -1,0 +1,214 @@
+"""Greedy and beam search over any step function; knows no Transformer.
+
+A step function reads one token a row and returns the logits for the next one:
+
+    step(cache, tokens [R]) -> (logits [R, V], cache)
+
+A search is a value that goes `start -> advance -> ... -> finish`; `search` runs it to its end.
+`cache` is any tree; `reorder(cache, rows [R])` returns it with its rows taken in that order.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+from jaxtyping import Bool, Float, Int
+
+from transformer.config import DecodeConfig
+from transformer.model.batch import BOS, EOS, PAD
+
+Cache = Any
+Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"], Cache]]
+Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
+IMPOSSIBLE = -1e9
+
+
+@struct.dataclass
+class SearchState:
+    """A search between two tokens, for B sentences of W hypotheses, at most L tokens each.
+
+    position    tokens chosen so far
+    last        [B, W]     the token chosen last, BOS at first
+    open        [B, W, L]  hypotheses that go on, PAD after `position`
+    log_probs   [B, W]     their summed log-probabilities
+    ended       [B, W, L]  the best hypotheses that ended in EOS, best first
+    scores      [B, W]     their normalised scores, IMPOSSIBLE where there is none
+    limits      [B]        most tokens for each sentence, EOS included
+    done        [B]        sentences that nothing can change any more
+    cache       the step function's own, with B * W rows
+    """
+
+    position: Array
+    last: Array
+    open: Array
+    log_probs: Array
+    ended: Array
+    scores: Array
+    limits: Array
+    done: Array
+    cache: Cache
+
+
+@struct.dataclass
+class SearchResult:
+    """Hypotheses, best first: tokens [B, W, L] with EOS, then PAD; normalised scores [B, W].
+
+    A sentence whose hypotheses all reached the limit without an end gets its open ones.
+    """
+
+    tokens: Array
+    scores: Array
+
+
+def search(
+    config: DecodeConfig, step: Step, reorder: Reorder, cache: Cache, limits: Array, max_length: int
+) -> SearchResult:
+    """Beam search, or greedy search with beam_size 1, until every sentence is done.
+
+    `cache` has beam_size rows a sentence, together; `limits` [B] are at most `max_length`.
+    """
+    choose = advance_greedily if config.beam_size == 1 else partial(advance, reorder=reorder)
+    state = jax.lax.while_loop(
+        lambda state: ~state.done.all(),
+        lambda state: choose(config, step, state),
+        start(config, cache, limits, max_length),
+    )
+    return finish(config, state)
+
+
+def start(
+    config: DecodeConfig, cache: Cache, limits: Int[Array, "B"], max_length: int
+) -> SearchState:
+    """Nothing chosen yet: one possible hypothesis a sentence, so that the beam does not repeat."""
+    shape = (limits.shape[0], config.beam_size)
+    return SearchState(
+        position=jnp.int32(0),
+        last=jnp.full(shape, BOS, jnp.int32),
+        open=jnp.full((*shape, max_length), PAD, jnp.int32),
+        log_probs=jnp.full(shape, IMPOSSIBLE).at[:, 0].set(0.0),
+        ended=jnp.full((*shape, max_length), PAD, jnp.int32),
+        scores=jnp.full(shape, IMPOSSIBLE),
+        limits=limits,
+        done=limits <= 0,
+        cache=cache,
+    )
+
+
+def advance(config: DecodeConfig, step: Step, state: SearchState, reorder: Reorder) -> SearchState:
+    """Beam search by one token: the best hypotheses go on, and those among them with EOS end."""
+    batch, beam = state.last.shape
+    log_probs, cache = _next_log_probs(step, state)
+    # Twice the beam: even if half of them end here, enough are left to go on.
+    totals, origins, tokens = best_continuations(state.log_probs, log_probs, 2 * beam)
+    sequences = _append(state, jnp.take_along_axis(state.open, origins[..., None], 1), tokens)
+    ends = tokens == EOS
+    # An end outside the beam does not count, so that a beam of 1 is greedy.
+    counts = ends & (jnp.arange(ends.shape[1]) < beam)
+    ended, scores = _keep_ended(config, state, sequences, jnp.where(counts, totals, IMPOSSIBLE))
+    open_log_probs, chosen = jax.lax.top_k(jnp.where(ends, IMPOSSIBLE, totals), beam)
+    rows = jnp.arange(batch)[:, None] * beam + jnp.take_along_axis(origins, chosen, 1)
+    return _moved_on(
+        config,
+        state,
+        last=jnp.take_along_axis(tokens, chosen, 1),
+        open=jnp.take_along_axis(sequences, chosen[..., None], 1),
+        log_probs=open_log_probs,
+        ended=ended,
+        scores=scores,
+        cache=reorder(cache, rows.reshape(-1)),
+    )
+
+
+def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> SearchState:
+    """Greedy search by one token: the likeliest, and the sentence is done when that is EOS."""
+    log_probs, cache = _next_log_probs(step, state)
+    token = log_probs.argmax(-1).astype(jnp.int32)
+    total = state.log_probs + log_probs.max(-1)
+    sequence = _append(state, state.open, token)
+    ends = token == EOS
+    score = normalise(config, total, state.position + 1)
+    return _moved_on(
+        config,
+        state,
+        last=token,
+        open=sequence,
+        log_probs=jnp.where(ends, IMPOSSIBLE, total),
+        ended=jnp.where(ends[..., None], sequence, state.ended),
+        scores=jnp.where(ends, score, state.scores),
+        cache=cache,
+    )
+
+
+def _next_log_probs(step: Step, state: SearchState) -> tuple[Float[Array, "B W V"], Cache]:
+    logits, cache = step(state.cache, state.last.reshape(-1))
+    return jax.nn.log_softmax(logits.astype(jnp.float32)).reshape(*state.last.shape, -1), cache
+
+
+def best_continuations(
+    totals: Float[Array, "B W"], log_probs: Float[Array, "B W V"], count: int
+) -> tuple[Float[Array, "B C"], Int[Array, "B C"], Int[Array, "B C"]]:
+    """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
+    batch, beam, vocab = log_probs.shape
+    # The best of all are among the best of each hypothesis, which are quicker to find.
+    each, tokens = jax.lax.top_k(log_probs, min(count, vocab))
+    candidates = (totals[..., None] + each).reshape(batch, -1)
+    best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
+    origins = index // each.shape[-1]
+    return best, origins, jnp.take_along_axis(tokens.reshape(batch, -1), index, 1)
+
+
+def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(sequences, tokens, state.position, axis=2)
+
+
+def _keep_ended(
+    config: DecodeConfig, state: SearchState, sequences: Array, totals: Array
+) -> tuple[Array, Array]:
+    """The best of the hypotheses that ended before and those that end now."""
+    possible = totals > IMPOSSIBLE / 2
+    scores = jnp.where(possible, normalise(config, totals, state.position + 1), IMPOSSIBLE)
+    all_scores = jnp.concatenate([state.scores, scores], 1)
+    all_sequences = jnp.concatenate([state.ended, sequences], 1)
+    best, index = jax.lax.top_k(all_scores, state.scores.shape[1])
+    return jnp.take_along_axis(all_sequences, index[..., None], 1), best
+
+
+def _moved_on(config: DecodeConfig, state: SearchState, **changes: Any) -> SearchState:
+    """The next state; what has been found for a sentence that is done stays as it is."""
+    new = state.replace(position=state.position + 1, **changes)
+    ended = jnp.where(state.done[:, None, None], state.ended, new.ended)
+    scores = jnp.where(state.done[:, None], state.scores, new.scores)
+    new = new.replace(ended=ended, scores=scores)
+    return new.replace(done=state.done | is_done(config, new))
+
+
+def normalise(config: DecodeConfig, log_prob: Array, length: Array) -> Array:
+    """The score of a hypothesis of `length` tokens, EOS included (Wu et al., 2016, equation 14)."""
+    length = jnp.asarray(length, jnp.float32)
+    penalty = (5 + length) / 6 if config.normalisation == "gnmt" else length
+    return log_prob / penalty**config.alpha
+
+
+def is_done(config: DecodeConfig, state: SearchState) -> Bool[Array, "B"]:
+    """Whether each sentence can stop (`decode.stop`), or has reached its limit."""
+    at_limit = state.position >= state.limits
+    if config.stop == "full":
+        return at_limit | (state.scores > IMPOSSIBLE / 2).all(1)
+    # Log-probabilities only fall and the penalty only grows, so no open hypothesis can score
+    # more than its present log-probability at the longest length.
+    bound = normalise(config, state.log_probs.max(1), state.limits)
+    return at_limit | (state.scores[:, 0] >= bound)
+
+
+def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
+    """The ended hypotheses, best first; the open ones where a sentence has none that ended."""
+    none_ended = state.scores[:, :1] < IMPOSSIBLE / 2
+    open_scores = normalise(config, state.log_probs, state.limits[:, None])
+    return SearchResult(
+        tokens=jnp.where(none_ended[..., None], state.open, state.ended),
+        scores=jnp.where(none_ended, open_scores, state.scores),
+    )

@@ -1,0 +1,87 @@
+"""Sentences in, sentences out: tokenize, sort by length, batch, search, restore the order."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Int
+
+from transformer.config import Config
+from transformer.data.batching import pad_sources
+from transformer.data.tokenizer import Tokenizers
+from transformer.decoding.search import SearchResult, search
+from transformer.model.encoder_decoder import DecodeCache, decode_step, encode, init_cache
+from transformer.model.params import Params
+
+LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Source lengths to pad to, so that few shapes are compiled; above the last, powers of two."""
+
+
+def translate(
+    config: Config, params: Params, tokenizers: Tokenizers, sentences: Sequence[str]
+) -> list[str]:
+    """The best translation of each sentence, in the order given. None is dropped or shortened.
+
+    A sentence without a token (a blank line) becomes an empty one.
+    """
+    sources = tokenizers.source.encode(list(sentences))
+    outputs: list[list[int]] = [[] for _ in sources]
+    by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
+    for indices in _batches(config, sources, by_length):
+        result = search_batch(config, params, _pad_batch(config, [sources[i] for i in indices]))
+        for index, tokens in zip(indices, np.asarray(result.tokens[:, 0])):
+            outputs[index] = tokens.tolist()
+    return tokenizers.target.decode(outputs)
+
+
+def _batches(config: Config, sources: list[list[int]], order: list[int]) -> list[list[int]]:
+    """`order`, longest last, cut into batches; long sentences travel in smaller ones."""
+    batches: list[list[int]] = []
+    capacity = config.decode.batch_sentences * 128
+    while order:
+        rows = config.decode.batch_sentences
+        while rows > 1 and rows * len(sources[order[min(rows, len(order)) - 1]]) > capacity:
+            rows //= 2
+        batches.append(order[:rows])
+        order = order[rows:]
+    return batches
+
+
+def _pad_batch(config: Config, sources: list[list[int]]) -> Int[np.ndarray, "B S"]:
+    """One of few shapes: the rows a power of two, the length one of LENGTHS."""
+    longest = max(map(len, sources)) + 1
+    length = next((n for n in LENGTHS if n >= longest), 1 << (longest - 1).bit_length())
+    rows = min(1 << (len(sources) - 1).bit_length(), config.decode.batch_sentences)
+    return pad_sources(sources, rows, length)
+
+
+@partial(jax.jit, static_argnums=0)
+def search_batch(config: Config, params: Params, source: Int[Array, "B S"]) -> SearchResult:
+    """Encodes a batch and searches for its translations; rows of padding cost no steps."""
+    memory = encode(config.model, params, source)
+    tokens = memory.lengths - 1  # without EOS
+    limits = jnp.where(tokens > 0, tokens + config.decode.max_extra_length, 0)
+    max_length = source.shape[1] + config.decode.max_extra_length
+    cache = init_cache(config.model, params, memory, max_length)
+    return search(
+        config.decode,
+        partial(decode_step, config.model, params),
+        reorder,
+        repeat(cache, config.decode.beam_size),
+        limits,
+        max_length,
+    )
+
+
+def repeat(cache: DecodeCache, beam: int) -> DecodeCache:
+    """Every row `beam` times over."""
+    rows = {"self_kv": cache.self_kv, "cross_kv": cache.cross_kv, "memory_mask": cache.memory_mask}
+    return cache.replace(**jax.tree.map(lambda leaf: jnp.repeat(leaf, beam, axis=0), rows))
+
+
+def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
+    """The hypotheses' own keys and values in a new order; the source's are equal in a beam."""
+    return cache.replace(self_kv=jax.tree.map(lambda leaf: leaf[rows], cache.self_kv))

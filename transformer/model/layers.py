@@ -1,0 +1,197 @@
+"""The layers of sections 3.1 to 3.5, each a function of its parameters and its input.
+
+`key=None` means no dropout, everywhere. Masks are true where a query may look at a key. Norms and
+softmax compute in float32 whatever the precision of their input.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+from jaxtyping import Bool, Float, Int, Key, UInt
+
+from transformer.config import ModelConfig
+from transformer.model.batch import PAD
+from transformer.model.params import Attention, FeedForward, Norm
+
+ACTIVATIONS = {"relu": jax.nn.relu, "gelu": partial(jax.nn.gelu, approximate=False),
+               "swish": jax.nn.swish}  # fmt: skip
+Extra = TypeVar("Extra")
+
+
+@struct.dataclass
+class KeyValue:
+    """What attention looks at: keys k [B, S, H, K] and values v [B, S, H, K]."""
+
+    k: Array
+    v: Array
+
+
+def attend(
+    q: Float[Array, "B T H K"],
+    k: Float[Array, "B S H K"],
+    v: Float[Array, "B S H Kv"],
+    mask: Bool[Array, "#B 1 #T #S"],
+    bias: Float[Array, "#B #H #T #S"] | None = None,
+    dropout_rate: float = 0.0,
+    key: Key[Array, ""] | None = None,
+) -> tuple[Float[Array, "B T H Kv"], Float[Array, "B H T S"]]:
+    """Scaled dot-product attention, equation 1: softmax(Q K^T / sqrt(d_k)) V.
+
+    `bias` is added to the scaled scores. Returns the values and the weights before dropout; where
+    nobody uses the weights, jit leaves them out. A query whose mask is all false looks everywhere.
+    """
+    scores = jnp.einsum("bthk,bshk->bhts", q, k, preferred_element_type=jnp.float32)
+    scores = scores / math.sqrt(q.shape[-1])
+    if bias is not None:
+        scores = scores + bias
+    weights = jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min))
+    kept = dropout(weights, dropout_rate, key).astype(v.dtype)
+    return jnp.einsum("bhts,bshk->bthk", kept, v), weights
+
+
+def multi_head_attention(
+    params: Attention,
+    x: Float[Array, "B T D"],
+    kv: KeyValue,
+    mask: Bool[Array, "#B 1 #T #S"],
+    dropout_rate: float = 0.0,
+    key: Key[Array, ""] | None = None,
+) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"]]:
+    """Section 3.2.2. Self, masked and cross attention differ only in `kv` and `mask`.
+
+    Returns the output and the attention weights.
+    """
+    q = project(x, params.w_q, params.b_q)
+    values, weights = attend(q, kv.k, kv.v, mask, dropout_rate=dropout_rate, key=key)
+    output = jnp.einsum("bthk,hkd->btd", values, params.w_o)
+    return output if params.b_o is None else output + params.b_o, weights
+
+
+def key_value(params: Attention, x: Float[Array, "B S D"]) -> KeyValue:
+    """The keys and values of `x` in every head."""
+    return KeyValue(project(x, params.w_k, params.b_k), project(x, params.w_v, params.b_v))
+
+
+def project(
+    x: Float[Array, "B T D"], weight: Float[Array, "D H K"], bias: Float[Array, "H K"] | None
+) -> Float[Array, "B T H K"]:
+    projected = jnp.einsum("btd,dhk->bthk", x, weight)
+    return projected if bias is None else projected + bias
+
+
+def feed_forward(
+    config: ModelConfig,
+    params: FeedForward,
+    x: Float[Array, "B T D"],
+    key: Key[Array, ""] | None = None,
+) -> Float[Array, "B T D"]:
+    """Position-wise feed-forward network, equation 2: max(0, x W_1 + b_1) W_2 + b_2."""
+    inner = ACTIVATIONS[config.activation](x @ params.w_1 + params.b_1)
+    return dropout(inner, config.activation_dropout, key) @ params.w_2 + params.b_2
+
+
+def layer_norm(
+    config: ModelConfig, params: Norm, x: Float[Array, "B T D"]
+) -> Float[Array, "B T D"]:
+    """Layer normalisation over D (Ba et al., 2016)."""
+    x32 = x.astype(jnp.float32)
+    centred = x32 - x32.mean(-1, keepdims=True)
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    normed = centred * jax.lax.rsqrt(variance + config.norm_epsilon)
+    return (normed * params.scale + params.bias).astype(x.dtype)
+
+
+def residual(
+    config: ModelConfig,
+    norm: Norm,
+    x: Float[Array, "B T D"],
+    sublayer: Callable[[Array], tuple[Array, Extra]],
+    key: Key[Array, ""] | None = None,
+) -> tuple[Float[Array, "B T D"], Extra]:
+    """A sublayer with its residual connection, norm and dropout (sections 3.1 and 5.4).
+
+    Returns the sum and whatever else the sublayer returned.
+    """
+    if config.norm == "pre":
+        y, extra = sublayer(layer_norm(config, norm, x))
+        return x + dropout(y, config.dropout, key), extra
+    y, extra = sublayer(x)
+    return layer_norm(config, norm, x + dropout(y, config.dropout, key)), extra
+
+
+def embed(
+    config: ModelConfig,
+    table: Float[Array, "V D"],
+    positions: Float[Array, "B_or_1 T D"],
+    tokens: Int[Array, "B T"],
+    key: Key[Array, ""] | None = None,
+) -> Float[Array, "B T D"]:
+    """Embeddings scaled by sqrt(d_model), plus positions (sections 3.4, 3.5 and 5.4)."""
+    x = table[tokens] * math.sqrt(config.d_model) + positions
+    return dropout(x.astype(table.dtype), config.dropout, key)
+
+
+def position_encoding(
+    learned: Float[Array, "L D"] | None, positions: Int[Array, "*B T"], width: int
+) -> Float[Array, "*B T D"]:
+    """Rows of the learned table, or where there is none the sinusoids of section 3.5.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
+    """
+    if learned is not None:
+        return learned[positions]
+    frequencies = 10000 ** (-jnp.arange(0, width, 2) / width)
+    angles = positions[..., None] * frequencies
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], -1).reshape(*positions.shape, width)
+
+
+def padding_mask(tokens: Int[Array, "B S"]) -> Bool[Array, "B 1 1 S"]:
+    """True at the tokens that are not padding."""
+    return (tokens != PAD)[:, None, None, :]
+
+
+def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
+    """True where a position looks at itself or an earlier one (section 3.2.3)."""
+    return jnp.tril(jnp.ones((1, 1, length, length), bool))
+
+
+def dropout(x: Array, rate: float, key: Key[Array, ""] | None) -> Array:
+    """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate)."""
+    return x if key is None or rate == 0 else _drop(x, rate, jax.random.key_data(key))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _drop(x: Array, rate: float, words: UInt[Array, "2"]) -> Array:
+    keep = random_bits(words, x.shape) >= jnp.uint32(round(rate * 2**32))
+    return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
+
+
+# Dropout is its own transpose. Drawing the same bits again costs less than keeping the mask.
+_drop.defvjp(
+    lambda x, rate, words: (_drop(x, rate, words), words),
+    lambda rate, words, gradient: (_drop(gradient, rate, words), None),
+)
+
+
+def random_bits(words: UInt[Array, "2"], shape: tuple[int, ...]) -> UInt[Array, "..."]:
+    """32 random bits an element: a hash of its index and the key's two words.
+
+    The mixing constants are those of "lowbias32" (https://nullprogram.com/blog/2018/07/31/). Unlike
+    threefry's, these bits are computed inside the operation that uses them.
+    """
+    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    bits = counter + words[0]
+    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
+    bits = ((bits ^ (bits >> 15)) + words[1]) * jnp.uint32(0x846CA68B)
+    return bits ^ (bits >> 16)
+
+
+def split(key: Key[Array, ""] | None, count: int) -> list[Array | None]:
+    """`count` keys from one; no key gives none."""
+    return [None] * count if key is None else list(jax.random.split(key, count))

@@ -1,0 +1,204 @@
+"""Every weight of the model and its shape, how it is initialised, and a table of them all.
+
+The shapes follow flax.linen's attention ([D, H, K] and [H, K, D]). Layers of a stack are stacked
+on a leading axis N. A weight that the configuration does without is None.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from transformer.config import ModelConfig
+
+
+@struct.dataclass
+class Norm:
+    """Layer normalisation: scale [D], bias [D]."""
+
+    scale: Array
+    bias: Array
+
+
+@struct.dataclass
+class Attention:
+    """W^Q, W^K [D, H, K], W^V [D, H, K], W^O [H, K, D] (section 3.2.2), and optional biases."""
+
+    w_q: Array
+    w_k: Array
+    w_v: Array
+    w_o: Array
+    b_q: Array | None = None
+    b_k: Array | None = None
+    b_v: Array | None = None
+    b_o: Array | None = None
+
+
+@struct.dataclass
+class FeedForward:
+    """W_1 [D, F], b_1 [F], W_2 [F, D], b_2 [D] (equation 2)."""
+
+    w_1: Array
+    b_1: Array
+    w_2: Array
+    b_2: Array
+
+
+@struct.dataclass
+class EncoderLayer:
+    self_attention: Attention
+    self_attention_norm: Norm
+    feed_forward: FeedForward
+    feed_forward_norm: Norm
+
+
+@struct.dataclass
+class DecoderLayer:
+    self_attention: Attention
+    self_attention_norm: Norm
+    cross_attention: Attention
+    cross_attention_norm: Norm
+    feed_forward: FeedForward
+    feed_forward_norm: Norm
+
+
+@struct.dataclass
+class Stack:
+    """N layers, every leaf with a leading axis N; `norm` after the stack with pre-norm only."""
+
+    layers: EncoderLayer | DecoderLayer
+    norm: Norm | None
+
+
+@struct.dataclass
+class Embedding:
+    """Tables [V, D]; `target` and `output` are None where they share an earlier one (section 3.4).
+
+    positions: the learned tables [L, D]; output_bias [V].
+    """
+
+    source: Array
+    target: Array | None
+    output: Array | None
+    output_bias: Array | None
+    source_positions: Array | None
+    target_positions: Array | None
+
+
+@struct.dataclass
+class Params:
+    embedding: Embedding
+    encoder: Stack
+    decoder: Stack
+
+
+def init_params(config: ModelConfig, key: Array) -> Params:
+    """Random parameters, float32: Glorot uniform for weights, N(0, 1/D) for embeddings.
+
+    The paper does not say how it starts; this is what its published code does.
+    """
+    embedding_key, encoder_key, decoder_key = jax.random.split(key, 3)
+    return Params(
+        embedding=_init_embedding(config, embedding_key),
+        encoder=_init_stack(config, _init_encoder_layer, config.encoder_layers, encoder_key),
+        decoder=_init_stack(config, _init_decoder_layer, config.decoder_layers, decoder_key),
+    )
+
+
+def _glorot(key: Array, shape: tuple[int, ...], fan_in: int, fan_out: int) -> Array:
+    limit = math.sqrt(6 / (fan_in + fan_out))
+    return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+
+
+def _init_norm(config: ModelConfig) -> Norm:
+    return Norm(jnp.ones(config.d_model), jnp.zeros(config.d_model))
+
+
+def _init_attention(config: ModelConfig, key: Array) -> Attention:
+    width, heads, head_width = config.d_model, config.num_heads, config.d_model // config.num_heads
+    inward, outward = (width, heads, head_width), (heads, head_width, width)
+    weights = [
+        _glorot(k, shape, width, width)
+        for k, shape in zip(jax.random.split(key, 4), [inward, inward, inward, outward])
+    ]
+    if not config.attention_bias:
+        return Attention(*weights)
+    biases = [jnp.zeros((heads, head_width)) for _ in range(3)]
+    return Attention(*weights, *biases, jnp.zeros(width))
+
+
+def _init_feed_forward(config: ModelConfig, key: Array) -> FeedForward:
+    width, inner = config.d_model, config.d_ff
+    key_1, key_2 = jax.random.split(key)
+    return FeedForward(
+        w_1=_glorot(key_1, (width, inner), width, inner),
+        b_1=jnp.zeros(inner),
+        w_2=_glorot(key_2, (inner, width), inner, width),
+        b_2=jnp.zeros(width),
+    )
+
+
+def _init_encoder_layer(config: ModelConfig, key: Array) -> EncoderLayer:
+    self_key, feed_forward_key = jax.random.split(key)
+    return EncoderLayer(
+        self_attention=_init_attention(config, self_key),
+        self_attention_norm=_init_norm(config),
+        feed_forward=_init_feed_forward(config, feed_forward_key),
+        feed_forward_norm=_init_norm(config),
+    )
+
+
+def _init_decoder_layer(config: ModelConfig, key: Array) -> DecoderLayer:
+    self_key, cross_key, feed_forward_key = jax.random.split(key, 3)
+    return DecoderLayer(
+        self_attention=_init_attention(config, self_key),
+        self_attention_norm=_init_norm(config),
+        cross_attention=_init_attention(config, cross_key),
+        cross_attention_norm=_init_norm(config),
+        feed_forward=_init_feed_forward(config, feed_forward_key),
+        feed_forward_norm=_init_norm(config),
+    )
+
+
+def _init_stack(config: ModelConfig, init_layer, num_layers: int, key: Array) -> Stack:
+    layers = jax.vmap(lambda k: init_layer(config, k))(jax.random.split(key, num_layers))
+    return Stack(layers=layers, norm=_init_norm(config) if config.norm == "pre" else None)
+
+
+def _init_embedding(config: ModelConfig, key: Array) -> Embedding:
+    keys = jax.random.split(key, 5)
+    deviation = config.d_model**-0.5
+
+    def table(index: int, rows: int) -> Array:
+        return deviation * jax.random.normal(keys[index], (rows, config.d_model))
+
+    source_vocab, target_vocab = config.source_vocab_size, config.target_vocab_size
+    learned = config.positions == "learned"
+    return Embedding(
+        source=table(0, source_vocab),
+        target=None if config.tying == "all" else table(1, target_vocab),
+        output=table(2, target_vocab) if config.tying == "none" else None,
+        output_bias=jnp.zeros(target_vocab) if config.output_bias else None,
+        source_positions=table(3, config.max_positions) if learned else None,
+        target_positions=table(4, config.max_positions) if learned else None,
+    )
+
+
+def count_params(params: Params) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def param_table(params: Params) -> str:
+    """Name, shape and size of every weight, and the total; shapes suffice (jax.eval_shape)."""
+    rows = [
+        (jax.tree_util.keystr(path, simple=True, separator="."), str(leaf.shape), f"{leaf.size:,}")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    ]
+    rows.append(("total", "", f"{count_params(params):,}"))
+    name_width, shape_width, size_width = (max(map(len, column)) for column in zip(*rows))
+    return "\n".join(
+        f"{name:{name_width}}  {shape:{shape_width}}  {size:>{size_width}}"
+        for name, shape, size in rows
+    )

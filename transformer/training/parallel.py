@@ -1,0 +1,56 @@
+"""Devices and processes: the only file that knows how many there are.
+
+`update` is a function of the whole batch. Here the state is copied to every device, the batch is
+split over them, and the compiler adds the sums between devices: the same program runs on one
+device, on eight, and on many processes. `jax.pmap` is today a wrapper of the same machinery.
+"""
+
+from functools import partial
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from transformer.config import Config
+from transformer.model.batch import Batch
+from transformer.training.step import TrainState, update
+
+
+def make_mesh() -> Mesh:
+    """All devices of all processes, along one axis `data`."""
+    return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def split_over(mesh: Mesh) -> NamedSharding:
+    """The leading axis of an array split over the devices."""
+    return NamedSharding(mesh, PartitionSpec("data"))
+
+
+def replicate(mesh: Mesh, state: TrainState) -> TrainState:
+    """The state on every device, in memory of its own: `jit_update` gives it up."""
+    return jax.jit(lambda tree: tree, out_shardings=replicated(mesh))(state)
+
+
+def shard_batch(mesh: Mesh, batch: Batch) -> Batch:
+    """The rows of a batch spread over the devices. Every process passes the whole batch."""
+    sharding = split_over(mesh)
+
+    def shard(rows: np.ndarray) -> jax.Array:
+        return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+
+    return jax.tree.map(shard, batch)
+
+
+def jit_update(mesh: Mesh, config: Config, optimizer: optax.GradientTransformation):
+    """`update` compiled for the mesh: (state, batch) -> (state, sums). Gives up the old state."""
+    return jax.jit(
+        partial(update, config, optimizer),
+        in_shardings=(replicated(mesh), split_over(mesh)),
+        out_shardings=replicated(mesh),
+        donate_argnums=0,
+    )

@@ -1,0 +1,131 @@
+"""What the user sees of training: a progress bar, metrics.jsonl, and TensorBoard if installed."""
+
+import importlib.util
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tqdm import tqdm
+
+from transformer.config import TrainConfig, UserError
+from transformer.training.loop import Clock
+from transformer.training.loss import LossSums
+
+
+class Reporter:
+    """Adds up the sums of updates and reports their means every `log_every` updates."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: TrainConfig,
+        step: int,
+        clock: Clock,
+        learning_rate: Callable[[int], float],
+        epoch: Callable[[int], float],
+    ):
+        """Begins after `step` updates; later lines of an interrupted run are removed."""
+        self.settings, self.clock = settings, clock
+        self.learning_rate, self.epoch = learning_rate, epoch
+        self.path = folder / "metrics.jsonl"
+        _forget_after(self.path, step)
+        self.board = _tensorboard(folder / "tensorboard", step)
+        self.bar = tqdm(
+            total=settings.steps,
+            initial=step,
+            unit="update",
+            dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._restart()
+
+    def _restart(self) -> None:
+        self.loss = self.nll = self.correct = self.tokens = 0.0
+        self.since = self.clock.seconds
+
+    def update(self, step: int, sums: LossSums) -> None:
+        """Takes the sums of one update. Raises UserError when the loss is not a number."""
+        loss = float(sums.loss)
+        if not math.isfinite(loss):
+            raise UserError(
+                f"the loss of update {step} is {loss}: lower optimizer.scale, lengthen "
+                "optimizer.warmup_steps or set optimizer.clip_norm; "
+                "the last checkpoint is from before it"
+            )
+        self.loss += loss
+        self.nll += float(sums.nll)
+        self.correct += float(sums.correct)
+        self.tokens += float(sums.tokens)
+        self.bar.update(1)
+        if step % self.settings.log_every == 0 or step == self.settings.steps:
+            self._report(step)
+
+    def _report(self, step: int) -> None:
+        values = {
+            "loss": self.loss / self.tokens,
+            "perplexity": math.exp(min(self.nll / self.tokens, 700)),
+            "accuracy": self.correct / self.tokens,
+            "learning_rate": self.learning_rate(step),
+            "tokens_per_second": self.tokens / max(self.clock.seconds - self.since, 1e-9),
+        }
+        epoch = self.epoch(step)
+        line = (
+            f"epoch {epoch:.1f}  loss {values['loss']:.3f} nats/token  "
+            f"perplexity {values['perplexity']:.1f}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"learning rate {values['learning_rate']:.1e}"
+        )
+        if self.bar.disable:
+            left = (self.settings.steps - step) * self.clock.seconds / max(step, 1)
+            print(f"update {step:,}/{self.settings.steps:,}  {line}  {_minutes(left)} left")
+        else:
+            self.bar.set_postfix_str(line)
+        self.write(step, values | {"epoch": epoch})
+        self._restart()
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Adds a line to metrics.jsonl, and to TensorBoard."""
+        line = {"step": step, "seconds": round(self.clock.seconds, 3), **values}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        if self.board:
+            for name, value in values.items():
+                self.board.add_scalar(name, value, step)
+
+    def say(self, text: str) -> None:
+        """Prints above the progress bar."""
+        self.bar.write(text, file=sys.stdout)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        self.bar.close()
+        if self.board:
+            self.board.close()
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Drops the lines that the updates after a restored checkpoint will write again."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+        except ValueError:
+            continue  # half a line, written as the run was killed
+    path.write_text("".join(kept), encoding="utf-8")
+
+
+def _tensorboard(folder: Path, step: int):
+    """A writer, if the extra `tensorboard` is installed."""
+    if importlib.util.find_spec("tensorboardX") is None:
+        return None
+    from tensorboardX import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=step + 1)
