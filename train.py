@@ -32,10 +32,7 @@ def main(words: list[str]) -> None:
 
     # The run folder, and the vocabulary in it.
     resuming = is_run(folder)
-    if resuming:
-        tokenizers = load_tokenizers(folder / "tokenizer")
-    else:
-        tokenizers = make_tokenizers(config.data)
+    tokenizers = load_tokenizers(folder / "tokenizer") if resuming else make_tokenizers(config.data)
     config = config.with_vocabularies(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     if resuming:
         refuse_other_config(folder, config)
@@ -56,11 +53,14 @@ def main(words: list[str]) -> None:
     state = parallel.replicate(mesh, state)
     step = int(state.step)
     print(
-        f"{folder}: {count_params(state.params):,} parameters, {config.model.dtype}, "
-        f"{jax.device_count()} x {jax.devices()[0].device_kind} in {jax.process_count()} process(es)\n"
-        f"{len(pairs):,} pairs ({plan.left_out:,} left out), {plan.batches_per_epoch:,} updates an epoch, "
-        f"{len(plan.buckets)} batch shapes, {plan.padding:.0%} padding\n"
-        f"{'resuming after' if restored else 'starting at'} update {step:,} of {config.train.steps:,}"
+        f"run folder  {folder}\n"
+        f"devices     {jax.device_count()} x {jax.devices()[0].device_kind}, "
+        f"{jax.process_count()} process(es), {config.model.dtype}\n"
+        f"model       {count_params(state.params):,} parameters\n"
+        f"data        {len(pairs):,} pairs ({plan.left_out:,} left out), "
+        f"{plan.batches_per_epoch:,} updates an epoch, {len(plan.buckets)} batch shapes, "
+        f"{plan.padding:.0%} padding\n"
+        f"updates     {step:,} of {config.train.steps:,} done"
     )
 
     # What the loop calls.

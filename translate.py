@@ -4,8 +4,8 @@ Every line of input gives one line of output, a blank one a blank one. With a te
 input it asks for one sentence after the other.
 """
 
-from transformer.config import UserError
 from transformer.command_line import TranslateCommand, parse_with_run, run_command
+from transformer.config import UserError
 
 
 def main(words: list[str]) -> None:

@@ -1,4 +1,5 @@
-"""Four devices on any machine, and the shapes in every signature checked as the code runs."""
+"""Four devices on any machine, the shapes in every signature checked as the code runs, and the
+small models and batches that many tests use."""
 
 import os
 
@@ -6,9 +7,13 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 )
+# Tests compile much and run little. Set it to 0 to test the code that XLA would optimise.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import beartype
 import jax
+import numpy as np
+import pytest
 from jaxtyping import install_import_hook
 
 # A leaf of a dataclass is an array only most of the time: transforms put shapes, shardings and
@@ -20,3 +25,78 @@ beartype.checked = beartype.beartype(
     )
 )
 install_import_hook("transformer", "beartype.checked")
+
+import jax.numpy as jnp
+
+from transformer.config import Config, ModelConfig, TrainConfig
+from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.params import init_params
+
+VOCABULARY = 23
+
+
+@pytest.fixture
+def small_model():
+    """A function from changes to a model of two layers, without dropout."""
+
+    def build(**changes):
+        settings = {
+            "source_vocab_size": VOCABULARY,
+            "target_vocab_size": VOCABULARY,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "d_model": 16,
+            "num_heads": 4,
+            "d_ff": 24,
+            "dropout": 0.0,
+            "max_positions": 32,
+        }
+        return ModelConfig(**(settings | changes))
+
+    return build
+
+
+@pytest.fixture
+def small_config(small_model):
+    """A function from settings of training, and changes to the model, to a Config."""
+
+    def build(model=None, **train):
+        return Config(model=small_model(**(model or {})), train=TrainConfig(**train))
+
+    return build
+
+
+@pytest.fixture
+def random_params():
+    """Parameters in which nothing is zero or one: biases and norms too are drawn at random."""
+
+    def build(config, seed=0):
+        params = jax.jit(init_params, static_argnums=0)(config, jax.random.key(seed))
+        generator = np.random.default_rng(seed)
+
+        def disturb(leaf):
+            return leaf + jnp.asarray(generator.normal(0, 0.1, leaf.shape), leaf.dtype)
+
+        return jax.tree.map(disturb, params)
+
+    return build
+
+
+@pytest.fixture
+def random_batch():
+    """A function to batches of sentences of random tokens and random lengths."""
+
+    def build(rows=4, source_length=7, target_length=6, seed=0, vocabulary=VOCABULARY):
+        generator = np.random.default_rng(seed)
+        source = np.full((rows, source_length), PAD, np.int32)
+        target_in = np.full((rows, target_length), PAD, np.int32)
+        target_out = np.full((rows, target_length), PAD, np.int32)
+        for row in range(rows):
+            words = generator.integers(3, vocabulary, generator.integers(1, source_length))
+            source[row, : len(words) + 1] = [*words, EOS]
+            words = generator.integers(3, vocabulary, generator.integers(1, target_length))
+            target_in[row, : len(words) + 1] = [BOS, *words]
+            target_out[row, : len(words) + 1] = [*words, EOS]
+        return Batch(*map(jnp.asarray, (source, target_in, target_out)))
+
+    return build

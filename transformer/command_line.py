@@ -4,11 +4,12 @@ Imports neither jax nor flax, so that `--help` answers at once.
 """
 
 import dataclasses
+import os
 import runpy
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -27,8 +28,8 @@ def run_command(main: Callable[[list[str]], None]) -> None:
         print(f"error: {error}" if "error:" not in str(error) else error, file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        # The reader has gone (`| head`): point stdout at nothing, so that exiting is quiet too.
-        sys.stdout = open("/dev/null", "w")
+        # The reader has gone (`| head`): send what is left nowhere, so that exiting is quiet too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 
 
@@ -56,7 +57,7 @@ class EvalCommand:
     """Which of the run's data sets to score."""
     test_files: tuple[str, ...] = ()
     """Another test set: source file and reference file, or one .tsv file."""
-    decode: DecodeConfig = DecodeConfig()
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 
 
@@ -68,7 +69,7 @@ class TranslateCommand:
     """The run folder that train.py made."""
     checkpoint: str = "best"
     """best (by validation BLEU), last, average (of the last few) or a step."""
-    decode: DecodeConfig = DecodeConfig()
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 
 

@@ -72,7 +72,7 @@ class ModelConfig:
     output_bias: bool = False
     """A bias on the logits."""
     tying: Literal["all", "target", "none"] = "all"
-    """Shared embedding matrices: source, target and output (the paper's); target and output; none."""
+    """Shared embeddings: source, target and output (the paper's); target and output; none."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Position encoding (section 3.5)."""
     max_positions: Positive = 1024
@@ -168,7 +168,7 @@ class TrainConfig:
     keep_best: Positive = 1
     """Best checkpoints kept, by validation BLEU."""
     average_last: Positive = 5
-    """Newest checkpoints that `--checkpoint average` averages (the paper: 5 for base, 20 for big)."""
+    """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
 
 
 @dataclass(frozen=True)

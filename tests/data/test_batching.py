@@ -27,18 +27,24 @@ def token_pairs(source_lengths, target_lengths) -> TokenPairs:
     return TokenPairs(*side(source_lengths), *side(target_lengths))
 
 
-@st.composite
-def planned(draw):
-    """Pairs of any lengths, empty and too long ones among them, and settings for their plan."""
-    lengths = draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1))
-    pairs = token_pairs(*zip(*[(5, 5), *lengths]))
-    multiple = draw(st.integers(1, 4))
-    data = DataConfig(
-        max_length=draw(st.integers(6, 30)),
-        batch_tokens=draw(st.integers(30 * multiple, 400)),
-        num_buckets=draw(st.integers(1, 6)),
-    )
-    return pairs, data, multiple
+pair_lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1)
+"""Source and target lengths, empty and too long ones among them."""
+
+choices = st.fixed_dictionaries(
+    {
+        "max_length": st.integers(6, 30),
+        "batch_tokens": st.integers(120, 400),
+        "num_buckets": st.integers(1, 6),
+    }
+)
+settings = st.tuples(pair_lengths, choices, st.integers(1, 4))
+"""What a plan needs to know: the pairs' lengths, the settings of DataConfig, rows_multiple."""
+
+
+def planned(lengths, chosen, multiple):
+    """Pairs of these lengths and a usable one more, and their plan."""
+    pairs = token_pairs(*zip(*lengths, (5, 5)))
+    return pairs, make_plan(pairs, DataConfig(**chosen), multiple)
 
 
 def pair_numbers(batch) -> list[int]:
@@ -55,62 +61,61 @@ def same(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(vars(a).values(), vars(b).values()))
 
 
-@given(planned(), st.integers(0, 5))
-def test_an_epoch_shows_every_usable_pair_once(settings, number):
-    pairs, data, multiple = settings
-    plan = make_plan(*settings)
+@given(settings, st.integers(0, 5))
+def test_an_epoch_shows_every_usable_pair_once(drawn, number):
+    pairs, plan = planned(*drawn)
+    longest = drawn[1]["max_length"]
     lengths = zip(pairs.source_lengths + 1, pairs.target_lengths + 1)
-    usable = [i for i, pair in enumerate(lengths) if min(pair) > 1 and max(pair) <= data.max_length]
+    usable = [i for i, pair in enumerate(lengths) if min(pair) > 1 and max(pair) <= longest]
     shown = [i for batch in epoch(pairs, plan, number=number) for i in pair_numbers(batch)]
     assert sorted(shown) == usable
     assert plan.left_out == len(pairs) - len(usable)
 
 
-@given(planned())
-def test_shapes_are_few_and_within_the_budget(settings):
-    pairs, data, multiple = settings
-    plan = make_plan(*settings)
+@given(settings)
+def test_shapes_are_few_and_within_the_budget(drawn):
+    pairs, plan = planned(*drawn)
+    _, chosen, multiple = drawn
     shapes = {(*b.source.shape, b.target_out.shape[1]) for b in epoch(pairs, plan)}
     assert shapes == set(plan.buckets)
-    assert len(shapes) <= data.num_buckets
+    assert len(shapes) <= chosen["num_buckets"]
     for rows, source_length, target_length in shapes:
         assert rows % multiple == 0
-        assert rows * max(source_length, target_length) <= data.batch_tokens
+        assert rows * max(source_length, target_length) <= chosen["batch_tokens"]
 
 
-@given(planned())
-def test_padding_is_what_the_plan_says(settings):
-    pairs, data, multiple = settings
-    plan = make_plan(*settings)
+@given(settings)
+def test_padding_is_what_the_plan_says(drawn):
+    pairs, plan = planned(*drawn)
     slots = np.concatenate(
         [x.ravel() for b in epoch(pairs, plan) for x in (b.source, b.target_out)]
     )
     assert np.mean(slots == PAD) == pytest.approx(plan.padding)
 
 
-@given(planned())
-def test_rows_are_laid_out_for_teacher_forcing(settings):
-    pairs, data, multiple = settings
-    plan = make_plan(*settings)
+@given(settings)
+def test_rows_are_laid_out_for_teacher_forcing(drawn):
+    pairs, plan = planned(*drawn)
     for batch in epoch(pairs, plan):
         assert {x.dtype for x in vars(batch).values()} == {np.dtype(np.int32)}
         for source, target_in, target_out in zip(*vars(batch).values()):
             if not source.any():
-                assert not target_in.any() and not target_out.any()
+                assert not target_in.any()
+                assert not target_out.any()
                 continue
             number = source[0] - FIRST_TOKEN
             ids = [number + FIRST_TOKEN] * pairs.target_lengths[number]
             assert source.tolist()[: pairs.source_lengths[number] + 1][-1] == EOS
             assert target_in.tolist()[: len(ids) + 1] == [BOS, *ids]
             assert target_out.tolist()[: len(ids) + 1] == [*ids, EOS]
-            assert not target_in[len(ids) + 1 :].any() and not target_out[len(ids) + 1 :].any()
+            assert not target_in[len(ids) + 1 :].any()
+            assert not target_out[len(ids) + 1 :].any()
             assert not source[pairs.source_lengths[number] + 1 :].any()
 
 
-@given(planned(), st.integers(0, 2**32), st.integers(0, 20))
-def test_resuming_anywhere_equals_continuing(settings, seed, steps):
-    pairs, data, multiple = settings
-    plan = make_plan(*settings)
+@given(settings, st.integers(0, 2**32), st.integers(0, 20))
+def test_resuming_anywhere_equals_continuing(drawn, seed, steps):
+    pairs, plan = planned(*drawn)
     stream = batches(pairs, plan, seed, Position())
     position = Position()
     for _ in range(steps):

@@ -101,7 +101,7 @@ def test_parallel_files_that_are_wrong(tmp_path, source, target, message):
 
 
 def test_tables_that_are_wrong(tmp_path):
-    with pytest.raises(UserError, match=r"train\.tsv, line 2: no tab.*'no tab here'"):
+    with pytest.raises(UserError, match=r"train\.tsv, line 2: no tab in 'no tab here'"):
         read(table(tmp_path, "a\tb\nno tab here\n"))
     with pytest.raises(UserError, match=r"empty: .*train\.tsv"):
         read(table(tmp_path, ""))
@@ -114,7 +114,7 @@ def test_compressed_files_that_are_not(tmp_path):
         read(DataConfig(dataset="", train_files=(str(tmp_path / "a.tsv.gz"),)))
     whole = gzip.compress(b"a\tb\n" * 1000)
     (tmp_path / "a.tsv.gz").write_bytes(whole[:-9])
-    with pytest.raises(UserError, match=r"cannot read .*a\.tsv\.gz after line 1000"):
+    with pytest.raises(UserError, match=r"cannot read .*a\.tsv\.gz after line 9"):
         read(DataConfig(dataset="", train_files=(str(tmp_path / "a.tsv.gz"),)))
 
 

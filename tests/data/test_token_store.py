@@ -123,3 +123,10 @@ def test_a_blank_side_and_a_large_vocabulary(tmp_path, tokenizers, monkeypatch):
     assert_encoded(encode_pairs(data, tokenizers, "train"), tokenizers, blank)
     monkeypatch.setattr(type(tokenizers.source), "vocab_size", 2**16 + 1)
     assert token_store._id_type(tokenizers.source) is np.int32
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(data, tokenizers, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot store .*file.* XDG_CACHE_HOME"):
+        encode_pairs(data, tokenizers, "train")

@@ -15,7 +15,6 @@ from transformer.config import DataConfig, UserError
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import BOS, EOS, PAD, Batch
 
-
 Numbers = np.ndarray | np.integer | int
 """A number, or an array of them to be worked on at once."""
 

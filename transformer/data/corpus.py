@@ -98,7 +98,7 @@ def _tsv_pairs(path: Path) -> Iterator[tuple[str, str]]:
         columns = line.split("\t")
         if len(columns) < 2:
             raise UserError(
-                f"{path}, line {number}: no tab; each line must be source, tab, target: {line!r:.80}"
+                f"{path}, line {number}: no tab in {line!r:.80}; a line must be source, tab, target"
             )
         yield columns[0], columns[1]
 

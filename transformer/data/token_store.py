@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import DataConfig
+from transformer.config import DataConfig, UserError
 from transformer.data.corpus import Split, fingerprint, read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers
 
@@ -55,13 +55,20 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
     """A split as token ids, from the user's cache folder or encoded and stored there.
 
     The entry's name is a hash of the corpus and the tokenizers, so a changed file is encoded
-    again; so is an entry that is damaged. Raises UserError when the corpus cannot be read.
+    again; so is an entry that is damaged. Raises UserError when the corpus cannot be read or the
+    folder cannot be written.
     """
     identity = [FORMAT, fingerprint(data, split), *(t.digest for t in tokenizers)]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
     entry = _cache_folder() / f"tokens-{key}"
     if not _is_intact(entry):
-        _store(entry, data, tokenizers, split)
+        try:
+            _store(entry, data, tokenizers, split)
+        except OSError as error:
+            raise UserError(
+                f"cannot store the encoded corpus in {entry.parent} ({error.strerror}): "
+                "set the variable XDG_CACHE_HOME to a folder with space"
+            ) from error
     return TokenPairs(
         *_open(entry, "source", tokenizers.source), *_open(entry, "target", tokenizers.target)
     )
@@ -69,13 +76,12 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
 
 def _cache_folder() -> Path:
     """The folder `transformer` in the user's cache folder (XDG base directory specification)."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
 
 
 def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split) -> None:
     """Encode a split into the folder `entry`, which appears only when it is complete."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=entry.parent, prefix="unfinished-") as temporary:
         work = Path(temporary) / entry.name
         work.mkdir()

@@ -152,7 +152,7 @@ def best_continuations(
     totals: Float[Array, "B W"], log_probs: Float[Array, "B W V"], count: int
 ) -> tuple[Float[Array, "B C"], Int[Array, "B C"], Int[Array, "B C"]]:
     """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
-    batch, beam, vocab = log_probs.shape
+    batch, _, vocab = log_probs.shape
     # The best of all are among the best of each hypothesis, which are quicker to find.
     each, tokens = jax.lax.top_k(log_probs, min(count, vocab))
     candidates = (totals[..., None] + each).reshape(batch, -1)

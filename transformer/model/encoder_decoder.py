@@ -1,5 +1,7 @@
 """Figure 1: the encoder, the decoder, and the decoder one token at a time."""
 
+from operator import itemgetter
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -258,7 +260,7 @@ def cast(config: ModelConfig, params: Params) -> Params:
 def unstack(stack: Stack) -> list[DecoderLayer]:
     """The layers of a stack one by one."""
     count = jax.tree.leaves(stack.layers)[0].shape[0]
-    return [jax.tree.map(lambda leaf: leaf[n], stack.layers) for n in range(count)]
+    return [jax.tree.map(itemgetter(n), stack.layers) for n in range(count)]
 
 
 def layer_keys(key, stack: Stack):

@@ -54,7 +54,7 @@ def loss_sums(
 def smoothed_cross_entropy(
     logits: Float[Array, "B T V"], labels: Int[Array, "B T"], smoothing: float
 ) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
-    """Cross-entropy against q = (1 - smoothing) * onehot(label) + smoothing / V, and against onehot.
+    """Cross-entropy with q = (1 - smoothing) * onehot(label) + smoothing / V, and with onehot.
 
     -sum_v q_v log p_v = log Z - (1 - smoothing) * logit_label - smoothing * mean_v logit_v, so no
     distribution over V is ever built. The second result carries no gradient.

@@ -4,6 +4,7 @@ Elliott, Frank, Sima'an and Specia, "Multi30K: Multilingual English-German Image
 2016. The captions derive from Flickr30k: for research and education only.
 """
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -78,10 +79,8 @@ def _manual_folders(dl_manager: tfds.download.DownloadManager) -> list[Path]:
         folders.append(Path(os.environ["MULTI30K_DIR"]).expanduser())
         if not folders[0].is_dir():
             raise UserError(f"MULTI30K_DIR: there is no folder {folders[0]}")
-    try:
+    with contextlib.suppress(AssertionError):  # TFDS's way to say that it is not there, or empty
         folders.insert(0, Path(dl_manager.manual_dir))
-    except AssertionError:  # TFDS's way to say that there is none, or that it is empty
-        pass
     return folders
 
 

@@ -17,17 +17,19 @@ from transformer.data.datasets.phrasebook_grammar import (
 )
 
 # What the verbs of a kind may say. Habit is the simple present with a word like "often"; future is
-# will and no other modal; "when" is the present of a clause that says when something is so.
+# will and no other modal; willing is will, can or want; "when" is the present after that word.
 TENSES = {
-    "habit": ("progressive", "habit", "past", "modal", "past modal", "when"),
-    "once": ("progressive", "past", "past", "modal", "past modal", "when"),
+    "habit": ("progressive", "habit", "past", "modal", "past modal", "willing", "when"),
+    "once": ("progressive", "past", "past", "modal", "past modal", "willing", "when"),
     "event": ("past", "when"),
+    "rest": ("habit", "past", "when"),
+    "mood": ("progressive", "past", "when"),
     "state": ("state",),
     "clock": ("past", "future"),
 }
 # Which adverbs of time go with them.
 TIMES = {"progressive": "present", "habit": "habit", "past": "past", "past modal": "past"}
-TIMES |= {"modal": "future", "future": "future"}
+TIMES |= {"modal": "future", "willing": "future", "future": "future"}
 PERSONAL = [row for row in LEXICON["pronoun"] if row.replaces not in ("m", "f", "n")]
 
 
@@ -59,16 +61,20 @@ class Composer:
         self.lemmas.append(row)
         return row
 
-    def something(self, classes: str, kind: str = "any", kein: bool = False) -> Phrase:
+    def something(
+        self, classes: str, kind: str = "any", kein: bool = False, one: bool = False
+    ) -> Phrase:
         """A noun phrase. Kind: any, definite, indefinite, or repeated (what habits are about)."""
         nouns = rows("noun", "classes", classes)
         noun = self.pick([n for n in nouns if kind != "indefinite" or "family" not in n.classes])
         tags = noun.classes.split()
         own = not {"stranger", "food", "drink", "place", "means"} & set(tags) or "own" in tags
-        plural = noun.plural and "single" not in tags and self.chance(0.2)
+        plural = noun.plural and "single" not in tags and not one and self.chance(0.2)
         wanted = []
         if kind in ("any", "definite"):
-            wanted += ["the"] * 6 + ([] if plural else ["this"])
+            wanted += ["the"] * (1 if "family" in tags else 6) + (
+                [] if plural or "family" in tags else ["this"]
+            )
         if (kind in ("any", "indefinite") and "family" not in tags) or (
             kind == "repeated" and not own
         ):
@@ -83,7 +89,8 @@ class Composer:
         if chosen == "a" and (plural or not noun.plural):
             determiner = None
         numeral = adjective = None
-        if plural and kind != "repeated" and not kein and self.chance(0.5):
+        some_people = determiner is None and "person" in tags  # "teachers": better with a number
+        if plural and not kein and (some_people or (kind != "repeated" and self.chance(0.4))):
             numeral = self.pick(LEXICON["numeral"][:4])
             self.constructions.add("numeral")
         if self.chance(0.35):
@@ -96,19 +103,19 @@ class Composer:
         if noun in self.described:  # "the small table is big"
             suitable = []
         self.described.add(noun)
-        adjective = self.pick([row for row in suitable if not value or row.value == value])
+        adjective = self.pick([row for row in suitable if value in ("", *row.value.split())])
         self.pairs.add((adjective.number, noun.number))
         return adjective
 
-    def person(self, classes: str = "person", pronouns: bool = True) -> Phrase:
+    def person(self, classes: str = "person", one: bool = False) -> Phrase:
         """A subject: a pronoun, a name or a noun where it is a person, otherwise a noun."""
         draw = self.random.random()
         if {"person", "adult"} & set(classes.split()) and draw < 0.5:
-            if pronouns and draw < 0.35:
+            if draw < 0.35:
                 return pronoun(self.pick(PERSONAL))
             name = self.pick(LEXICON["name"])
             return Phrase(*[name.english] * 5, replaces=f"{name.gender} person")
-        return self.something(classes)
+        return self.something(classes, one=one)
 
     def action(
         self,
@@ -121,7 +128,7 @@ class Composer:
     ) -> Clause:
         """A clause in which somebody does something; what is not given is chosen."""
         verb = verb or self.verb(subject, tense)
-        subject = subject or self.person(verb.subject)
+        subject = subject or self.person(verb.subject, verb.kind == "clock")
         choices = [
             name for name in TENSES[verb.kind] if name != "when" and timed >= (name == "habit")
         ]
@@ -129,13 +136,15 @@ class Composer:
         negated = self.chance(0.2) if negated is None else negated
         negated = negated and tense != "habit" and verb.kind != "clock"
         countable = verb.governs in ("accusative", "recipient", "indefinite")
+        known = verb.kind == "state" and verb.value  # nobody likes "a museum"
         kein = negated and countable and (self.chance(0.5) or verb.governs == "indefinite")
+        kein = kein and not known
         if parts is None:
-            kind = "repeated" if tense == "habit" else "definite" if negated else "any"
+            kind = "repeated" if tense == "habit" else "definite" if negated or known else "any"
             kind = "indefinite" if kein or verb.governs == "indefinite" else kind
             parts = self.objects(verb, subject, kind, kein)
-        if not negated and self.chance(0.4):
-            parts = parts + self.circumstance(verb)
+        if not negated and tense != "habit" and self.chance(0.4):
+            parts = parts + self.circumstance(verb, tense)
         if (
             tense in TIMES
             and timed
@@ -143,7 +152,7 @@ class Composer:
         ):
             parts = [*parts, self.time(TIMES[tense], verb.kind == "clock")]
         negation = "kein" if kein else "nicht" if negated else ""
-        modal = self.modal(tense)
+        modal = self.modal(tense, negated)
         tense = "past" if tense == "past modal" else tense
         self.note(verb, modal, tense, negation)
         return Clause(subject, verb, tense, tuple(parts), modal, negation)
@@ -154,12 +163,14 @@ class Composer:
         verbs = rows("verb", "kind", " ".join(kinds))
         return self.pick([verb for verb in verbs if not subject or "person" in verb.subject])
 
-    def modal(self, tense: str):
-        """The modal verb that the tense wants, if any."""
+    def modal(self, tense: str, negated: bool):
+        """The modal verb that the tense wants, if any; "could" only where it was not so."""
         if tense == "future":
             return self.pick(rows("modal", "head", "auxiliary")[1:2])
         past = [row for row in LEXICON["modal"] if not row.english.endswith("-")]
-        choices = {"modal": LEXICON["modal"], "past modal": past}
+        past = past if negated else past[1:]
+        willing = rows("modal", "classes", "willing")
+        choices = {"modal": LEXICON["modal"], "past modal": past, "willing": willing}
         return self.pick(choices[tense]) if tense in choices else None
 
     def note(self, verb, modal, tense: str, negation: str) -> None:
@@ -177,7 +188,8 @@ class Composer:
         if "person" in verb.object.split() and not kein and self.chance(0.3):
             thing = self.other_person(subject)
         else:
-            thing = self.something(verb.object, kind, kein)
+            there = verb.governs == "direction"
+            thing = self.something(verb.object, "definite" if there else kind, kein, one=there)
             self.pairs.add((verb.number, thing.noun.number))
         preposition, _, case = verb.governs.rpartition(" ")
         if verb.governs == "direction":
@@ -219,28 +231,30 @@ class Composer:
 
     def surface(self, case: str) -> Part:
         """Where something lies (dative), or where somebody lays it (accusative)."""
-        furniture = self.something("furniture", "definite")
+        furniture = self.something("furniture", "definite", one=True)
         preposition = self.pick(LEXICON["preposition"])
         where = after(preposition.german, getattr(furniture, case))
         return Part("place", f"{preposition.english} {furniture.english}", where)
 
     def place(self, classes: str) -> Part:
         """A place where something happens."""
-        place = self.something(classes, "definite")
+        place = self.something(classes, "definite", one=True)
         preposition, german_preposition = place.noun.at.split()
         where = after(german_preposition, place.dative)
         return Part("place", f"{preposition} {place.english}", where)
 
-    def circumstance(self, verb) -> list[Part]:
+    def circumstance(self, verb, tense: str) -> list[Part]:
         """How or where something is done, if the verb allows it."""
-        if verb.manner and self.chance(0.5):
-            manner = self.pick(rows("manner", "classes", verb.manner))
+        skill = tense in ("past", "progressive", "when")  # not: "he wants to sing badly"
+        manners = verb.manner if skill else verb.manner.replace("skill", "")
+        if manners and self.chance(0.5):
+            manner = self.pick(rows("manner", "classes", manners))
             return [Part("manner", manner.english, manner.german)]
         return [self.place(verb.place)] if verb.place else []
 
     def time(self, group: str, with_clock: bool) -> Part:
         """When it happens."""
-        adverb = self.pick(rows("adverb", "tense", group))
+        adverb = self.pick(rows("adverb", "tense", group + "_clock" * with_clock))
         texts = (adverb.english, adverb.german)
         if with_clock:
             hour = self.pick(LEXICON["numeral"][:-1])
@@ -249,7 +263,7 @@ class Composer:
 
     def asked(self) -> tuple[tuple[str, str], Clause]:
         """The front of a question about the object or the direction, and the clause without it."""
-        verbs = rows("verb", "governs", "accusative direction")
+        verbs = [verb for verb in LEXICON["verb"] if verb.governs in ("accusative", "direction")]
         verb = self.pick([verb for verb in verbs if verb.kind in ("habit", "once", "event")])
         nouns = rows("noun", "classes", verb.object)
         persons = {"person" in noun.classes for noun in nouns}
@@ -266,8 +280,8 @@ class Composer:
 
     def valued(self) -> tuple[Phrase, str, Clause]:
         """A thing, good or bad, and a clause in which somebody buys, likes or sells it."""
-        verb = self.pick([verb for verb in LEXICON["verb"] if verb.value])
-        thing = self.something(verb.object, "definite")
+        verb = self.pick([verb for verb in LEXICON["verb"] if verb.value in ("good", "bad")])
+        thing = self.something(verb.object, "definite" if verb.kind == "state" else "the")
         self.pairs.add((verb.number, thing.noun.number))
         parts = [
             Part("particle", verb.particle, ""),

@@ -39,7 +39,7 @@ HABEN = ("habe", "hast", "hat", "haben")
 PAST_ENDINGS = ("e", "est", "e", "en")
 
 ENGLISH_ORDER = ("particle", "pronoun", "particle after pronoun", "object", "recipient")
-ENGLISH_ORDER += ("pronoun recipient", "preposition", "predicate", "manner", "place", "time")
+ENGLISH_ORDER += ("pronoun recipient", "manner", "preposition", "predicate", "place", "time")
 GERMAN_ORDER = ("pronoun", "pronoun recipient", "time", "frequency", "recipient", "object", "nicht")
 GERMAN_ORDER += ("manner", "place", "preposition", "predicate")
 # "Er kauft das Buch heute nicht": nicht follows all that is known.
@@ -89,6 +89,9 @@ class Phrase:
     person: str = "third"
     replaces: str = ""
     noun: tuple | None = None  # none for pronouns and names
+
+
+Texts = tuple[str, str]  # the same in English and German
 
 
 class Part(NamedTuple):
@@ -222,3 +225,14 @@ def german(clause: Clause, order: str = "statement") -> str:
         "last": [subject, *middle, tail + joint + finite],
     }[order]
     return " ".join(filter(None, words))
+
+
+def under(openers: str, clause: Clause) -> Texts:
+    """A subordinate clause behind its two openers ("because weil"): the German verb comes last."""
+    first, second = openers.split()
+    return f"{first} {english(clause)}", f"{second} {german(clause, 'last')}"
+
+
+def joined(first: Texts, second: Texts, comma: str = "") -> Texts:
+    """Two clauses in a row; German always has the comma, English where it is asked for."""
+    return f"{first[0]}{comma} {second[0]}", f"{first[1]}, {second[1]}"

@@ -1,0 +1,30 @@
+"""Quickstart: a small translator for the generated phrasebook, in minutes on two CPU cores.
+
+command   python train.py configs/quickstart.py
+data      phrasebook/en_de, generated on your machine; nothing is downloaded
+"""
+
+from transformer.config import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
+
+config = Config(
+    model=ModelConfig(
+        encoder_layers=2,
+        decoder_layers=2,
+        d_model=128,
+        num_heads=4,
+        d_ff=512,
+        dropout=0.1,
+        norm="pre",
+    ),
+    data=DataConfig(dataset="phrasebook/en_de", vocab_size=1500, batch_tokens=2048, num_buckets=5),
+    optimizer=OptimizerConfig(warmup_steps=400, cooldown_steps=1000),
+    train=TrainConfig(steps=3000, validate_every=500, keep_last=2, average_last=2),
+    decode=DecodeConfig(beam_size=4, alpha=0.6),
+)

@@ -1,0 +1,26 @@
+"""Makes each notebook from its text source, and runs it: `make notebooks`.
+
+The text (NAME.py) is what people edit; NAME.ipynb is generated, its outputs included.
+"""
+
+from pathlib import Path
+
+import jupytext
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parent
+
+
+def build(source: Path) -> None:
+    notebook = jupytext.read(source)
+    NotebookClient(notebook, timeout=1800, resources={"metadata": {"path": FOLDER}}).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)  # times of day: noise in every diff
+    jupytext.write(notebook, source.with_suffix(".ipynb"))
+    print(f"{source.with_suffix('.ipynb').name}: {len(notebook.cells)} cells, all ran")
+
+
+if __name__ == "__main__":
+    for source in sorted(FOLDER.glob("*.py")):
+        if source.name != Path(__file__).name:
+            build(source)

@@ -1,0 +1,263 @@
+"""Attention, feed-forward, norms, positions and dropout against other people's and plain ones."""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from transformer.model.batch import PAD
+from transformer.model.layers import (
+    KeyValue,
+    attend,
+    causal_mask,
+    dropout,
+    embed,
+    feed_forward,
+    key_value,
+    layer_norm,
+    multi_head_attention,
+    padding_mask,
+    position_encoding,
+    project,
+    random_bits,
+)
+from transformer.model.params import Attention, FeedForward, Norm
+
+# ---------------------------------------------------------------- scaled dot-product attention
+
+X1 = np.array([3, 0, 1, -0.5], np.float32)
+W_Q = np.array([[1.5, 1, 2], [3, -2, 5], [1, 2, -2], [9, 4, 2]], np.float32)
+W_K = np.array([[1, 0.5, 2], [-2, 0.5, 3], [0.5, 2, -3], [5, 3, 2]], np.float32)
+OTHER_KEYS = np.array([[3, 4, 3], [5, 2, 3], [3, 2, 1]], np.float32)
+VALUES = np.array([[1, 0.5, -1], [4, 5, -2], [-3, 2, 2], [1, 1, 6]], np.float32)
+
+
+def projected(weight):
+    return project(X1[None, None] + jnp.zeros(()), jnp.asarray(weight)[:, None], None)
+
+
+def test_query_and_key_of_the_worked_example():
+    np.testing.assert_allclose(projected(W_Q)[0, 0, 0], [1, 3, 3])
+    np.testing.assert_allclose(projected(W_K)[0, 0, 0], [1, 2, 2])
+
+
+def test_scores_and_output_of_the_worked_example():
+    keys = jnp.concatenate([projected(W_K)[0, 0], OTHER_KEYS])
+    query = projected(W_Q)[0, 0, 0]
+    np.testing.assert_allclose(keys @ query, [13, 24, 20, 12])
+
+    def padded_to_64(x):
+        return jnp.pad(x, [(0, 0), (0, 61)])[None, :, None]
+
+    everything = jnp.ones((1, 1, 1, 4), bool)
+    values, weights = attend(
+        padded_to_64(query[None]), padded_to_64(keys), VALUES[None, :, None] + query[0] * 0,
+        everything,
+    )  # fmt: skip
+    exponentials = np.exp([1.625, 3, 2.5, 1.5])  # the scores divided by sqrt(64)
+    np.testing.assert_allclose(
+        weights[0, 0, 0], exponentials / exponentials.sum(), rtol=1e-5
+    )
+    np.testing.assert_allclose(values[0, 0, 0], [1.2756, 3.1513, 0.1436], atol=1e-4)
+
+
+def numpy_attention(q, k, v, mask, bias):
+    """Equation 1 in loops over sentences and heads, in float64."""
+    batch, queries, heads, _ = q.shape
+    output = np.zeros((batch, queries, heads, v.shape[-1]))
+    for b in range(batch):
+        for h in range(heads):
+            scores = q[b, :, h] @ k[b, :, h].T / math.sqrt(q.shape[-1]) + bias[b, h]
+            scores = np.where(mask[b, 0], scores, -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            output[b, :, h] = weights / weights.sum(-1, keepdims=True) @ v[b, :, h]
+    return output
+
+
+@pytest.mark.parametrize("value_width", [3, 5], ids=["d_v = d_k", "d_v != d_k"])
+def test_attend_equals_equation_1_with_mask_and_bias(value_width):
+    generator = np.random.default_rng(0)
+    q, k = generator.normal(size=(2, 4, 2, 3)), generator.normal(size=(2, 6, 2, 3))
+    v, bias = generator.normal(size=(2, 6, 2, value_width)), generator.normal(size=(2, 2, 4, 6))
+    mask = generator.random((2, 1, 4, 6)) < 0.6
+    mask[..., 0] = True
+    expected = numpy_attention(q, k, v, mask, bias)
+    floats = (jnp.asarray(x, jnp.float32) for x in (q, k, v))
+    values, weights = attend(*floats, jnp.asarray(mask), jnp.asarray(bias, jnp.float32))
+    np.testing.assert_allclose(values, expected, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-6)
+    assert (np.asarray(weights)[~np.broadcast_to(mask, weights.shape)] == 0).all()
+
+
+@pytest.mark.parametrize("use_bias", [False, True], ids=["no biases", "biases"])
+@pytest.mark.parametrize("kind", ["self", "masked", "cross"])
+def test_multi_head_attention_equals_linen(kind, use_bias):
+    oracle = nn.MultiHeadDotProductAttention(num_heads=2, qkv_features=12, use_bias=use_bias)
+    x = jax.random.normal(jax.random.key(0), (2, 5, 12))
+    other = jax.random.normal(jax.random.key(1), (2, 7, 12)) if kind == "cross" else x
+    tokens = jnp.asarray([[5] * other.shape[1], [5, 5] + [PAD] * (other.shape[1] - 2)])
+    mask = causal_mask(5) if kind == "masked" else padding_mask(tokens)
+    variables = jax.tree.map(
+        lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape) / 3,
+        oracle.init(jax.random.key(2), x, other),
+    )["params"]
+    names = ("query", "key", "value", "out")
+    biases = [variables[name]["bias"] for name in names] if use_bias else []
+    params = Attention(*(variables[name]["kernel"] for name in names), *biases)
+    output, _ = multi_head_attention(params, x, key_value(params, other), mask)
+    expected = oracle.apply({"params": variables}, x, other, mask=mask)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def test_causal_mask_lets_a_position_see_itself_and_what_came_before():
+    expected = [[query >= seen for seen in range(4)] for query in range(4)]
+    np.testing.assert_array_equal(causal_mask(4)[0, 0], expected)
+
+
+# ---------------------------------------------------------------- the other layers
+
+
+def test_sinusoids_equal_the_formula():
+    encoding = position_encoding(None, jnp.arange(50), 12)
+    for position in (0, 1, 7, 49):
+        for i in range(6):
+            angle = position / 10000 ** (2 * i / 12)
+            assert encoding[position, 2 * i] == pytest.approx(math.sin(angle), abs=1e-5)
+            assert encoding[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-5)
+
+
+def test_learned_positions_are_rows_of_their_table():
+    table = jax.random.normal(jax.random.key(0), (9, 4))
+    np.testing.assert_array_equal(
+        position_encoding(table, jnp.asarray([[3, 8]]), 4)[0], table[jnp.asarray([3, 8])]
+    )
+
+
+def test_embeddings_are_scaled_by_the_root_of_their_width(small_model):
+    table, tokens = jax.random.normal(jax.random.key(0), (23, 16)), jnp.asarray([[3, 4, 4]])
+    x = embed(small_model(), table, jnp.ones((1, 3, 16)), tokens)
+    np.testing.assert_allclose(x[0], 4 * table[tokens[0]] + 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1])
+def test_layer_norm_equals_linen_and_torch(small_model, epsilon):
+    x = 3 + 0.5 * jax.random.normal(jax.random.key(0), (2, 3, 16))
+    scale, bias = jax.random.normal(jax.random.key(1), (2, 16))
+    ours = layer_norm(small_model(norm_epsilon=epsilon), Norm(scale, bias), x)
+    linen = nn.LayerNorm(epsilon=epsilon).apply({"params": {"scale": scale, "bias": bias}}, x)
+    torchs = torch.nn.functional.layer_norm(
+        *(torch.tensor(np.asarray(x)), (16,)),
+        *(torch.tensor(np.asarray(scale)), torch.tensor(np.asarray(bias)), epsilon),
+    )
+    np.testing.assert_allclose(ours, linen, atol=1e-5)
+    np.testing.assert_allclose(ours, torchs, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swish"])
+def test_feed_forward_equals_equation_2(small_model, activation):
+    generator = np.random.default_rng(0)
+    w_1, b_1 = generator.normal(size=(16, 24)), generator.normal(size=24)
+    w_2, b_2 = generator.normal(size=(24, 16)), generator.normal(size=16)
+    x = generator.normal(size=(2, 3, 16))
+    plain = {
+        "relu": lambda z: np.maximum(z, 0),
+        "gelu": lambda z: z * (1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2,
+        "swish": lambda z: z / (1 + np.exp(-z)),
+    }[activation]
+    params = FeedForward(*(jnp.asarray(p, jnp.float32) for p in (w_1, b_1, w_2, b_2)))
+    ours = feed_forward(small_model(activation=activation), params, jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(ours, plain(x @ w_1 + b_1) @ w_2 + b_2, atol=1e-4)
+
+
+def test_norms_and_softmax_compute_in_float32_whatever_they_are_given(small_model):
+    x = (100 + jax.random.normal(jax.random.key(0), (1, 4, 16))).astype(jnp.bfloat16)
+    ours = layer_norm(small_model(), Norm(jnp.ones(16), jnp.zeros(16)), x)
+    exact = layer_norm(small_model(), Norm(jnp.ones(16), jnp.zeros(16)), x.astype(jnp.float32))
+    assert ours.dtype == jnp.bfloat16
+    np.testing.assert_allclose(ours.astype(jnp.float32), exact, atol=0.02)
+    heads = jnp.ones((1, 4, 2, 3), jnp.bfloat16)
+    assert attend(heads, heads, heads, causal_mask(4))[1].dtype == jnp.float32
+
+
+# ---------------------------------------------------------------- dropout
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_dropout_zeroes_at_its_rate_and_scales_the_rest(rate):
+    dropped = np.asarray(dropout(jnp.ones(100_000), rate, jax.random.key(0)))
+    deviation = math.sqrt(rate * (1 - rate) / dropped.size)
+    assert (dropped == 0).mean() == pytest.approx(rate, abs=5 * deviation)
+    np.testing.assert_allclose(dropped[dropped != 0], 1 / (1 - rate), rtol=1e-6)
+
+
+def test_no_key_or_no_rate_means_no_dropout():
+    x = jax.random.normal(jax.random.key(0), (4, 5))
+    np.testing.assert_array_equal(dropout(x, 0.5, None), x)
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(1)), x)
+
+
+def test_gradient_of_dropout_passes_where_the_value_passed():
+    x, key = jnp.ones((30, 20)), jax.random.key(3)
+    weight = jax.random.normal(jax.random.key(4), x.shape)
+    gradient = jax.grad(lambda x: (dropout(x, 0.3, key) * weight).sum())(x)
+    np.testing.assert_allclose(gradient, weight * dropout(x, 0.3, key), rtol=1e-6)
+    assert 0 < (gradient == 0).mean() < 1
+
+
+def test_dropout_is_the_same_for_the_same_key_and_inside_jit():
+    x, key = jnp.ones((30, 20)), jax.random.key(3)
+    compiled = jax.jit(dropout, static_argnums=1)
+    np.testing.assert_array_equal(compiled(x, 0.3, key), dropout(x, 0.3, key))
+
+
+def bits_of(key, count=2**16):
+    return np.asarray(random_bits(jax.random.key_data(key), (count,)))
+
+
+def related_keys():
+    """Keys as training makes them: of neighbouring steps, micro-steps, layers and sublayers."""
+    key = jax.random.key(0)
+    steps = [jax.random.fold_in(key, step) for step in range(3)]
+    micro_steps = [jax.random.fold_in(steps[0], index) for index in range(2)]
+    return [*steps, *micro_steps, *jax.random.split(steps[0], 3)]
+
+
+def test_every_bit_of_the_hash_is_one_half_of_the_time():
+    for key in related_keys():
+        ones = (bits_of(key)[:, None] >> np.arange(32)) & 1
+        np.testing.assert_allclose(ones.mean(0), 0.5, atol=5 * 0.5 / math.sqrt(2**16))
+
+
+def test_bits_of_different_keys_are_uncorrelated():
+    columns = np.stack([bits_of(key) for key in related_keys()]).astype(np.float64)
+    correlation = np.corrcoef(columns) - np.eye(len(columns))
+    assert abs(correlation).max() < 5 / math.sqrt(2**16)
+
+
+@pytest.mark.parametrize("lag", [1, 2, 16, 64, 512, 4096])
+def test_bits_of_different_positions_are_uncorrelated(lag):
+    kept = bits_of(jax.random.key(7)) > 2**32 * 0.1
+    correlation = np.corrcoef(kept[:-lag], kept[lag:])[0, 1]
+    assert abs(correlation) < 5 / math.sqrt(2**16)
+
+
+def test_neighbouring_keys_share_no_stretch_of_bits():
+    # Two streams that were shifts of each other would have most of their words in common; two
+    # independent ones of 2^14 words have one sixteenth of a word in common.
+    streams = [bits_of(key, 2**14) for key in related_keys()]
+    for number, stream in enumerate(streams):
+        for other in streams[:number]:
+            assert len(np.intersect1d(stream, other)) < 10
+
+
+def test_key_value_is_a_pair_of_projections():
+    params = Attention(*jax.random.normal(jax.random.key(0), (4, 6, 2, 3)))
+    x = jax.random.normal(jax.random.key(1), (1, 5, 6))
+    kv = key_value(params, x)
+    assert isinstance(kv, KeyValue)
+    np.testing.assert_allclose(kv.k, jnp.tensordot(x, params.w_k, 1), atol=1e-5)
+    np.testing.assert_allclose(kv.v, jnp.tensordot(x, params.w_v, 1), atol=1e-5)

@@ -1,0 +1,69 @@
+"""A run small enough for tests that start the real commands: 300 made-up pairs, a tiny model."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+CONFIG = """
+from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig
+from transformer.config import OptimizerConfig, TrainConfig
+
+config = Config(
+    model=ModelConfig(encoder_layers=1, decoder_layers=1, d_model=16, num_heads=2, d_ff=32),
+    data=DataConfig(
+        dataset="",
+        train_files=("{folder}/train.en", "{folder}/train.de"),
+        validation_files=("{folder}/valid.en", "{folder}/valid.de"),
+        test_files=("{folder}/valid.en", "{folder}/valid.de"),
+        tokenizer="char",
+        vocab_size=40,
+        batch_tokens=600,
+        num_buckets=2,
+    ),
+    optimizer=OptimizerConfig(warmup_steps=20),
+    train=TrainConfig(steps=40, validate_every=5, log_every=5, keep_last=3, average_last=3),
+    decode=DecodeConfig(beam_size=2, max_extra_length=10),
+)
+"""
+
+WORDS = {"cat": "Katze", "dog": "Hund", "sees": "sieht", "likes": "mag", "old": "alt", "red": "rot"}
+
+
+def write_data(folder: Path) -> Path:
+    """Training and validation files, and a config that names them; returns the config's path."""
+    chosen = random.Random(0)
+    for name, count in (("train", 300), ("valid", 12)):
+        lines = [chosen.choices(list(WORDS), k=chosen.randint(1, 6)) for _ in range(count)]
+        source = "".join(" ".join(words) + "\n" for words in lines)
+        target = "".join(" ".join(WORDS[word] for word in words) + "\n" for words in lines)
+        (folder / f"{name}.en").write_text(source, encoding="utf-8")
+        (folder / f"{name}.de").write_text(target, encoding="utf-8")
+    config = folder / "small.py"
+    config.write_text(CONFIG.format(folder=folder), encoding="utf-8")
+    return config
+
+
+def start(command: str, *words: object, **options) -> subprocess.Popen:
+    """Starts train.py, eval.py or translate.py; text pipes."""
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / command), *map(str, words)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run(command: str, *words: object, stdin: str | None = None) -> subprocess.CompletedProcess:
+    """Runs a command to its end."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / command), *map(str, words)],
+        cwd=ROOT,
+        input=stdin,
+        capture_output=True,
+        text=True,
+    )
