@@ -166,6 +166,23 @@ def test_more_buckets_never_pad_more():
     assert padding[4] < 0.2
 
 
+@given(pair_lengths)
+def test_the_first_cut_is_the_best_there_is(lengths):
+    """With two buckets the tree has one cut; here every cut is tried."""
+    lengths = np.array(lengths) + 1
+
+    def positions(parts):
+        shapes = [(*part.max(axis=0), len(part)) for part in parts]
+        return sum((source + target) * count for source, target, count in shapes)
+
+    cuts = [lengths[:, axis] <= limit for axis in (0, 1) for limit in lengths[:, axis]]
+    parts = [[lengths[cut], lengths[~cut]] for cut in cuts if not cut.all()]
+    fewest = min(map(positions, [[lengths], *parts]))
+    # With so few pairs and rows_multiple 1 nothing but padding counts.
+    buckets, _ = plan_buckets(*lengths.T, num_buckets=2, batch_tokens=10**6, rows_multiple=1)
+    assert sum(b.rows * (b.source_length + b.target_length) for b in buckets) == fewest
+
+
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 500), st.integers(1, 8))
 def test_the_last_batch_is_nearly_full(source, target, count, multiple):
     (bucket,), _ = plan_buckets(np.full(count, source), np.full(count, target), 12, 400, multiple)

@@ -164,6 +164,7 @@ def test_the_fingerprint_changes_with_the_files(tmp_path):
     ("name", "message"),
     [
         ("multi31k/en_de", r"no TFDS dataset 'multi31k/en_de'; the nearest names are multi30k"),
+        ("phrasebok", r"the nearest names are phrasebook"),
         ("multi30k/en_fr", r"no TFDS dataset 'multi30k/en_fr'; multi30k has en_de"),
         ("wmt14_translate/de-fr", r"wmt14_translate has .*de-en"),
         ("no such name", "the nearest names are"),

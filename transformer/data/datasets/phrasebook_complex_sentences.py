@@ -56,7 +56,7 @@ def feeling_reason(composer: Composer) -> Texts:
 def obstacle(composer: Composer) -> Texts:
     """The pupil cannot help us because he is tired."""
     subject = composer.person()
-    clause = composer.action(subject, "willing", negated=True)
+    clause = composer.action(subject, "willing", negated=True, timed=False)
     reason = excuse(composer, composer.pronoun_for(subject))
     return joined(main(composer, clause), under("because weil", reason))
 
@@ -80,7 +80,8 @@ def weather_reason(composer: Composer) -> Texts:
     sky, good = weather(composer, "progressive")
     verb = composer.pick(rows("verb", "value", "weather"))
     tense = composer.random.choice(("progressive", "willing"))
-    clause = composer.action(None, tense, negated=not good, verb=verb)
+    now = tense == "progressive"  # not: "next week, because it is raining"
+    clause = composer.action(None, tense, negated=not good, timed=now, verb=verb)
     return joined(main(composer, clause), under("because weil", sky))
 
 
@@ -171,7 +172,8 @@ def relative(composer: Composer) -> Texts:
     )
     thing = composer.something(verb.object, "the")
     composer.pairs.add((verb.number, thing.noun.number))
-    tense = composer.random.choice(("past", "past", "progressive"))
+    now = verb.kind != "event" and composer.chance(0.3)
+    tense = "progressive" if now else "past"
     parts = [Part("particle", verb.particle, "")]
     clause = composer.action(None, tense, False, verb=verb, parts=parts)
     pronoun = DEFINITE["accusative"][GENDERS.index(thing.replaces.split()[0])]

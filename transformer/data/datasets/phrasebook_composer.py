@@ -22,7 +22,6 @@ TENSES = {
     "habit": ("progressive", "habit", "past", "modal", "past modal", "willing", "when"),
     "once": ("progressive", "past", "past", "modal", "past modal", "willing", "when"),
     "event": ("past", "when"),
-    "rest": ("habit", "past", "when"),
     "mood": ("progressive", "past", "when"),
     "state": ("state",),
     "clock": ("past", "future"),
@@ -36,6 +35,22 @@ PERSONAL = [row for row in LEXICON["pronoun"] if row.replaces not in ("m", "f", 
 def pronoun(row) -> Phrase:
     """A row of the pronoun table as a phrase."""
     return Phrase(*row[1:7])
+
+
+def determiners(tags: set[str], kind: str, plural: bool) -> list[str]:
+    """The determiners that suit a noun with these classes, the likelier ones more than once."""
+    if kind in ("the", "which"):
+        return [kind]
+    found, family = [], "family" in tags
+    owned = "own" in tags or not tags & {"stranger", "food", "drink", "place", "means"}
+    if kind in ("any", "definite"):
+        found += ["the"] if family else ["the"] * 6
+        found += [] if family or plural else ["this"]
+    if (kind in ("any", "indefinite") and not family) or (kind == "repeated" and not owned):
+        found += ["a"] * 6
+    if owned and kind != "indefinite":
+        found += ["my", "your", "his", "her", "our", "their"]
+    return found
 
 
 class Composer:
@@ -64,27 +79,18 @@ class Composer:
     def something(
         self, classes: str, kind: str = "any", kein: bool = False, one: bool = False
     ) -> Phrase:
-        """A noun phrase. Kind: any, definite, indefinite, or repeated (what habits are about)."""
+        """A noun phrase.
+
+        Kind: any; definite or indefinite; repeated (what habits are about); or a determiner. One:
+        no plural.
+        """
         nouns = rows("noun", "classes", classes)
         noun = self.pick([n for n in nouns if kind != "indefinite" or "family" not in n.classes])
-        tags = noun.classes.split()
-        own = not {"stranger", "food", "drink", "place", "means"} & set(tags) or "own" in tags
-        plural = noun.plural and "single" not in tags and not one and self.chance(0.2)
-        wanted = []
-        if kind in ("any", "definite"):
-            wanted += ["the"] * (1 if "family" in tags else 6) + (
-                [] if plural or "family" in tags else ["this"]
-            )
-        if (kind in ("any", "indefinite") and "family" not in tags) or (
-            kind == "repeated" and not own
-        ):
-            wanted += ["a"] * 6
-            plural = plural or (kind == "repeated" and bool(noun.plural))
-        if kind in ("which", "the"):
-            wanted = [kind]
-        elif kind != "indefinite" and own:
-            wanted += ["my", "your", "his", "her", "our", "their"]
-        chosen = self.random.choice(wanted)
+        tags = set(noun.classes.split())
+        plural = bool(noun.plural) and "single" not in tags and not one and self.chance(0.2)
+        chosen = self.random.choice(determiners(tags, kind, plural))
+        if chosen == "a" and kind == "repeated":  # "every day he writes letters"
+            plural = bool(noun.plural)
         determiner = next(row for row in LEXICON["determiner"] if row.english == chosen)
         if chosen == "a" and (plural or not noun.plural):
             determiner = None
@@ -115,7 +121,8 @@ class Composer:
                 return pronoun(self.pick(PERSONAL))
             name = self.pick(LEXICON["name"])
             return Phrase(*[name.english] * 5, replaces=f"{name.gender} person")
-        return self.something(classes, one=one)
+        kind = "the" if "thing" in classes.split() else "any"  # "this lamp belongs to us"
+        return self.something(classes, kind, one=one)
 
     def action(
         self,
@@ -129,9 +136,8 @@ class Composer:
         """A clause in which somebody does something; what is not given is chosen."""
         verb = verb or self.verb(subject, tense)
         subject = subject or self.person(verb.subject, verb.kind == "clock")
-        choices = [
-            name for name in TENSES[verb.kind] if name != "when" and timed >= (name == "habit")
-        ]
+        choices = [name for name in TENSES[verb.kind] if name != "when"]
+        choices = [name for name in choices if timed or name != "habit"]
         tense = tense or self.random.choice(choices)
         negated = self.chance(0.2) if negated is None else negated
         negated = negated and tense != "habit" and verb.kind != "clock"
@@ -145,11 +151,8 @@ class Composer:
             parts = self.objects(verb, subject, kind, kein)
         if not negated and tense != "habit" and self.chance(0.4):
             parts = parts + self.circumstance(verb, tense)
-        if (
-            tense in TIMES
-            and timed
-            and (verb.kind == "clock" or tense == "habit" or self.chance(0.5))
-        ):
+        always = verb.kind == "clock" or tense == "habit"
+        if timed and tense in TIMES and (always or self.chance(0.5)):
             parts = [*parts, self.time(TIMES[tense], verb.kind == "clock")]
         negation = "kein" if kein else "nicht" if negated else ""
         modal = self.modal(tense, negated)

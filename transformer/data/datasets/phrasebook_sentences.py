@@ -113,7 +113,7 @@ def measure(composer: Composer) -> Texts:
         age = (f"{number.english} years old", f"{number.german} Jahre alt")
         clause = Clause(subject, None, "present", (Part("predicate", *age),))
     else:
-        subject = composer.something("clothing dish thing food", "definite")
+        subject = composer.something("clothing dish sold plant toy", "definite")
         price = (f"{number.english} euros", f"{number.german} Euro")
         verb = composer.pick(rows("verb", "governs", "price"))
         clause = Clause(subject, verb, "present", (Part("object", *price),))
