@@ -2,6 +2,7 @@
 small models and batches that many tests use."""
 
 import os
+from functools import partial
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
@@ -20,7 +21,7 @@ from jaxtyping import install_import_hook
 # placeholders there. So the plain `Array` of a leaf is not checked, but Float[Array, "B T"] is.
 beartype.checked = beartype.beartype(
     conf=beartype.BeartypeConf(
-        hint_overrides=beartype.BeartypeHintOverrides({jax.Array: object}),
+        hint_overrides=beartype.FrozenDict({jax.Array: object}),
         is_pep484_tower=True,
     )
 )
@@ -70,14 +71,15 @@ def small_config(small_model):
 def random_params():
     """Parameters in which nothing is zero or one: biases and norms too are drawn at random."""
 
-    def build(config, seed=0):
-        params = jax.jit(init_params, static_argnums=0)(config, jax.random.key(seed))
+    def build(model, seed=0):
         generator = np.random.default_rng(seed)
 
-        def disturb(leaf):
-            return leaf + jnp.asarray(generator.normal(0, 0.1, leaf.shape), leaf.dtype)
+        def draw(path, leaf):
+            values = 0.2 * generator.normal(size=leaf.shape)
+            return jnp.asarray(values + (path[-1].name == "scale"), jnp.float32)
 
-        return jax.tree.map(disturb, params)
+        shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
+        return jax.tree_util.tree_map_with_path(draw, shapes)
 
     return build
 

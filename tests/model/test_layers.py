@@ -223,7 +223,7 @@ def related_keys():
     key = jax.random.key(0)
     steps = [jax.random.fold_in(key, step) for step in range(3)]
     micro_steps = [jax.random.fold_in(steps[0], index) for index in range(2)]
-    return [*steps, *micro_steps, *jax.random.split(steps[0], 3)]
+    return [*steps, *micro_steps, *jax.random.split(micro_steps[0], 3)]
 
 
 def test_every_bit_of_the_hash_is_one_half_of_the_time():

@@ -1,0 +1,1 @@
+"""Measurements of this project, most of them side by side with another system."""

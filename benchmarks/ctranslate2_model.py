@@ -1,0 +1,121 @@
+"""Our weights as a CTranslate2 model, for decoding.py: float32, ids unchanged."""
+
+from pathlib import Path
+
+import ctranslate2
+import jax
+import numpy as np
+from ctranslate2.specs import common_spec, transformer_spec
+
+from transformer.config import ModelConfig
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.layers import position_encoding
+from transformer.model.params import Attention, DecoderLayer, EncoderLayer, Norm, Params
+
+UNKNOWN = 3
+
+
+def save_model(config: ModelConfig, params: Params, folder: Path, max_length: int) -> None:
+    """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
+
+    For models with sinusoidal positions, relu, one shared embedding and no output bias.
+    """
+    params = jax.tree.map(np.asarray, params)
+    spec = transformer_spec.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm == "pre",
+        activation=common_spec.Activation.RELU,
+    )
+    # Its own table has all sines before all cosines; ours must travel with the weights.
+    positions = np.asarray(position_encoding(None, np.arange(max_length)[None], config.d_model))[0]
+    stacks = [(spec.encoder, params.encoder), (spec.decoder, params.decoder)]
+    for stack_spec, stack in stacks:
+        stack_spec.scale_embeddings = True
+        stack_spec.position_encodings.encodings = positions
+        if stack.norm is not None:
+            set_norm(stack_spec.layer_norm, stack.norm)
+        for number, layer_spec in enumerate(stack_spec.layer):
+            set_layer(layer_spec, jax.tree.map(lambda leaf, n=number: leaf[n], stack.layers))
+    spec.encoder.embeddings[0].weight = params.embedding.source
+    spec.decoder.embeddings.weight = params.embedding.source
+    spec.decoder.projection.weight = params.embedding.source
+
+    names = vocabulary(config.source_vocab_size)
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    spec.config.bos_token = spec.config.decoder_start_token = names[BOS]
+    spec.config.eos_token, spec.config.unk_token = names[EOS], names[UNKNOWN]
+    spec.config.add_source_bos, spec.config.add_source_eos = False, True
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    spec.validate()
+    spec.optimize()
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+
+
+def vocabulary(size: int) -> list[str]:
+    """A name for each id."""
+    special = {PAD: "<blank>", BOS: "<s>", EOS: "</s>", UNKNOWN: "<unk>"}
+    return [special.get(number, f"token{number}") for number in range(size)]
+
+
+def open_translator(folder: Path, compute_type: str, threads: int) -> ctranslate2.Translator:
+    """The model on the CPU, one batch at a time on all `threads`."""
+    return ctranslate2.Translator(
+        str(folder),
+        device="cpu",
+        compute_type=compute_type,
+        inter_threads=1,
+        intra_threads=threads,
+    )
+
+
+def set_layer(
+    spec: transformer_spec.TransformerEncoderLayerSpec
+    | transformer_spec.TransformerDecoderLayerSpec,
+    layer: EncoderLayer | DecoderLayer,
+) -> None:
+    queries, keys, values = inward(layer.self_attention)
+    fuse(spec.self_attention.linear[0], queries, keys, values)
+    fuse(spec.self_attention.linear[1], outward(layer.self_attention))
+    set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
+    if isinstance(layer, DecoderLayer):
+        queries, keys, values = inward(layer.cross_attention)
+        fuse(spec.attention.linear[0], queries)
+        fuse(spec.attention.linear[1], keys, values)
+        fuse(spec.attention.linear[2], outward(layer.cross_attention))
+        set_norm(spec.attention.layer_norm, layer.cross_attention_norm)
+    fuse(spec.ffn.linear_0, (layer.feed_forward.w_1.T, layer.feed_forward.b_1))
+    fuse(spec.ffn.linear_1, (layer.feed_forward.w_2.T, layer.feed_forward.b_2))
+    set_norm(spec.ffn.layer_norm, layer.feed_forward_norm)
+
+
+Linear = tuple[np.ndarray, np.ndarray | None]
+"""A weight as [outputs, inputs], and its bias."""
+
+
+def inward(attention: Attention) -> list[Linear]:
+    """The projections to queries, keys and values."""
+    weights = (attention.w_q, attention.w_k, attention.w_v)
+    biases = (attention.b_q, attention.b_k, attention.b_v)
+    return [
+        (weight.reshape(len(weight), -1).T, None if bias is None else bias.reshape(-1))
+        for weight, bias in zip(weights, biases)
+    ]
+
+
+def outward(attention: Attention) -> Linear:
+    """The projection of the heads' values to the output."""
+    return attention.w_o.reshape(-1, attention.w_o.shape[-1]).T, attention.b_o
+
+
+def fuse(spec: common_spec.LinearSpec, *parts: Linear) -> None:
+    """Sets a linear layer to several with the same input, one below the other."""
+    spec.weight = np.ascontiguousarray(np.concatenate([weight for weight, _ in parts]))
+    if parts[0][1] is not None:
+        spec.bias = np.concatenate([bias for _, bias in parts])
+
+
+def set_norm(spec: common_spec.LayerNormSpec, norm: Norm) -> None:
+    spec.gamma, spec.beta = norm.scale, norm.bias

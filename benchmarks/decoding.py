@@ -1,0 +1,175 @@
+"""Decoding with ours against CTranslate2, the same weights on both sides, on the CPU.
+
+    python -m benchmarks.decoding
+    python -m benchmarks.decoding --shape tiny --rounds 2      tries the script
+
+Needs CTranslate2: pip install -e '.[oracles]'
+
+Shape B (6+6 layers, d_model 512, d_ff 2048, 8 heads, vocabulary 8,000) with random weights;
+source sentences of 32 tokens with the end of sentence; exactly 32 tokens of output, since the end
+of sentence is made impossible in ours and min_decoding_length is max_decoding_length in
+CTranslate2. 1 and 32 sentences, greedy and beam 4, no length penalty, one process on all cores.
+A repetition goes from token ids (names of tokens for CTranslate2) to token ids: encoder, cache
+and search. Beside the times stands the share of the sentences to which both give the same 32
+tokens, and the largest difference between the log-probabilities of their outputs.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import ctranslate2
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax import Array
+
+from benchmarks.ctranslate2_model import open_translator, save_model, vocabulary
+from benchmarks.measure import (
+    MILLISECONDS,
+    alternate,
+    cores,
+    machine,
+    milliseconds,
+    table,
+    versions,
+)
+from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, ShapeName, model_config
+from transformer.config import Config, DecodeConfig
+from transformer.data.batching import pad_sources
+from transformer.decoding.search import IMPOSSIBLE, SearchResult, search
+from transformer.decoding.translator import reorder, repeat
+from transformer.model.batch import EOS
+from transformer.model.encoder_decoder import decode_step, encode, init_cache
+from transformer.model.params import Params, init_params
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Time decoding with ours and with CTranslate2 in turn."""
+
+    shape: ShapeName = "B"
+    """Model shape."""
+    sentences: tuple[int, ...] = (1, 32)
+    """Sentences decoded together."""
+    beams: tuple[int, ...] = (1, 4)
+    """Beam sizes; 1: greedy."""
+    rounds: int = 15
+    """Repetitions of each contestant that are timed."""
+    compute_type: Literal["float32", "int8"] = "float32"
+    """Precision of CTranslate2's weights; ours are float32."""
+
+
+def main(command: Decoding) -> None:
+    model = model_config(SHAPES[command.shape])
+    params = init_params(model, jax.random.key(0))
+    print(f"{machine()}\n{versions('jax', 'ctranslate2')}")
+    print(f"shape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(model, params, Path(folder) / "model", max_length=2 * LENGTH)
+        translator = open_translator(Path(folder) / "model", command.compute_type, cores())
+        for count in command.sentences:
+            sources = random_sources(count)
+            for beam in command.beams:
+                config = Config(model=model, decode=DecodeConfig(beam_size=beam, alpha=0.0))
+                rows += compare(command, config, params, translator, sources)
+    headings = ["sentences", "search", "contestant", *MILLISECONDS]
+    headings += ["compile s", "time / ours", "same tokens", "score difference"]
+    print(table(headings, rows))
+    print(f"\n{command.rounds} rounds, contestants in turn")
+
+
+def compare(
+    command: Decoding,
+    config: Config,
+    params: Params,
+    translator: ctranslate2.Translator,
+    sources: np.ndarray,
+) -> list[list[str]]:
+    """The two rows of the table for one number of sentences and one beam."""
+    beam = config.decode.beam_size
+    ours, compile_seconds = our_decoding(config, params, sources)
+    theirs = their_decoding(beam, translator, sources)
+    our_tokens, our_scores = ours()
+    their_tokens, their_scores = theirs()
+    same = np.mean((our_tokens == their_tokens).all(1))
+    furthest = np.abs(our_scores - their_scores).max()
+
+    names = ("ours", f"CTranslate2 {command.compute_type}")
+    timings = alternate(dict(zip(names, (ours, theirs))), command.rounds)
+    search_name = "greedy" if beam == 1 else f"beam {beam}"
+    beginning = [str(len(sources)), search_name]
+    ratio = timings[names[1]].median / timings[names[0]].median
+    return [
+        [*beginning, names[0], *milliseconds(timings[names[0]])]
+        + [f"{compile_seconds:.1f}", "1.00", "", ""],
+        [*beginning, names[1], *milliseconds(timings[names[1]])]
+        + ["-", f"{ratio:.2f}", f"{same:.0%}", f"{furthest:.1e}"],
+    ]
+
+
+Decoder = Callable[[], tuple[np.ndarray, np.ndarray]]
+"""Decodes; returns the tokens [B, LENGTH] and the log-probabilities [B] of the best outputs."""
+
+
+def our_decoding(config: Config, params: Params, sources: np.ndarray) -> tuple[Decoder, float]:
+    """Our contestant, and the seconds of tracing and compiling it."""
+    padded = pad_sources(sources, len(sources), LENGTH)
+    start = time.perf_counter()
+    compiled = jax.jit(partial(forced_search, config)).lower(params, padded).compile()
+    compile_seconds = time.perf_counter() - start
+
+    def decode() -> tuple[np.ndarray, np.ndarray]:
+        result = compiled(params, padded)
+        return np.asarray(result.tokens[:, 0]), np.asarray(result.scores[:, 0])
+
+    return decode, compile_seconds
+
+
+def forced_search(config: Config, params: Params, source: Array) -> SearchResult:
+    """`translator.search_batch` with exactly LENGTH tokens of output."""
+    memory = encode(config.model, params, source)
+
+    def step(cache, tokens):
+        logits, cache = decode_step(config.model, params, cache, tokens)
+        return logits.at[:, EOS].set(IMPOSSIBLE), cache
+
+    cache = repeat(init_cache(config.model, params, memory, LENGTH), config.decode.beam_size)
+    limits = jnp.full(source.shape[0], LENGTH)
+    return search(config.decode, step, reorder, cache, limits, LENGTH)
+
+
+def their_decoding(beam: int, translator: ctranslate2.Translator, sources: np.ndarray) -> Decoder:
+    """CTranslate2 as the contestant. It adds the end of sentence to the source itself."""
+    names = vocabulary(VOCABULARY)
+    ids = {name: number for number, name in enumerate(names)}
+    sentences = [[names[number] for number in source] for source in sources]
+
+    def decode() -> tuple[np.ndarray, np.ndarray]:
+        results = translator.translate_batch(
+            sentences,
+            beam_size=beam,
+            length_penalty=0,
+            min_decoding_length=LENGTH,
+            max_decoding_length=LENGTH,
+            return_scores=True,
+        )
+        tokens = [[ids[name] for name in result.hypotheses[0]] for result in results]
+        return np.array(tokens), np.array([result.scores[0] for result in results])
+
+    return decode
+
+
+def random_sources(count: int) -> np.ndarray:
+    """Sentences of LENGTH tokens with the end of sentence, which is left for others to add."""
+    return np.random.default_rng(0).integers(4, VOCABULARY, (count, LENGTH - 1))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Decoding, prog="python -m benchmarks.decoding"))

@@ -1,0 +1,397 @@
+"""What holds of the whole model: what it may look at, and what must change nothing."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from transformer.model.batch import PAD
+from transformer.model.encoder_decoder import (
+    cross_attention_weights,
+    decode,
+    decode_step,
+    decoder_layer,
+    embed_target,
+    encode,
+    encoder_layer,
+    final_norm,
+    init_cache,
+    logits,
+)
+from transformer.model.layers import (
+    causal_mask,
+    embed,
+    key_value,
+    padding_mask,
+    position_encoding,
+)
+
+NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
+MODELS = [
+    {},
+    {"norm": "pre"},
+    {"attention_bias": True, "output_bias": True, "activation": "gelu"},
+    {"positions": "learned", "tying": "target", "target_vocab_size": 31},
+    {"norm": "pre", "tying": "none", "target_vocab_size": 31, "positions": "learned"},
+]
+ALL_MODELS = pytest.mark.parametrize(
+    "changes", MODELS, ids=["paper", "pre-norm", "biases", "two vocabularies", "all options"]
+)
+
+
+@partial(jax.jit, static_argnums=0)
+def predict(model, params, source, target_in):
+    """Logits at every target position."""
+    return decode(model, params, encode(model, params, source), target_in)
+
+
+def layers_of(stack):
+    """The layers of a stack one by one."""
+    count = jax.tree.leaves(stack.layers)[0].shape[0]
+    return [jax.tree.map(lambda leaf: leaf[n], stack.layers) for n in range(count)]
+
+
+# ---------------------------------------------------------------- what the decoder may look at
+
+
+@NORMS
+def test_no_gradient_reaches_a_logit_from_a_later_target_position(
+    small_model, random_params, random_batch, norm
+):
+    # With learned positions, row t of their table is part of the input at position t alone.
+    model = small_model(positions="learned", norm=norm)
+    params, batch = random_params(model), random_batch()
+    length = batch.target_in.shape[1]
+    weight = jax.random.normal(jax.random.key(1), (length, model.target_vocab_size))
+
+    @jax.jit
+    @jax.jacrev
+    def influence(table):
+        embedding = params.embedding.replace(target_positions=table)
+        memory = encode(model, params, batch.source)
+        out = decode(model, params.replace(embedding=embedding), memory, batch.target_in)
+        return (out * weight).sum((0, 2))
+
+    reached = np.abs(influence(params.embedding.target_positions)).sum(-1)[:, :length] > 0
+    np.testing.assert_array_equal(reached, np.tril(np.ones((length, length), bool)))
+
+
+@NORMS
+def test_every_encoder_position_sees_every_other(small_model, random_params, norm):
+    model = small_model(positions="learned", norm=norm)
+    params = random_params(model)
+    source = jnp.arange(3, 8)[None]
+    weight = jax.random.normal(jax.random.key(1), (5, model.d_model))
+
+    @jax.jit
+    @jax.jacrev
+    def influence(table):
+        embedding = params.embedding.replace(source_positions=table)
+        memory = encode(model, params.replace(embedding=embedding), source)
+        return (memory.states * weight).sum((0, 2))
+
+    assert (np.abs(influence(params.embedding.source_positions)).sum(-1)[:, :5] > 0).all()
+
+
+def test_decoder_attends_to_the_memory_and_only_to_its_real_positions(
+    small_model, random_params, random_batch
+):
+    model = small_model()
+    params, batch = random_params(model), random_batch()
+    memory = jax.jit(encode, static_argnums=0)(model, params, batch.source)
+    decode_now = jax.jit(partial(decode, model, params))
+    real = (batch.source != PAD)[..., None]
+    noise = jax.random.normal(jax.random.key(1), memory.states.shape) * 100
+    before = decode_now(memory, batch.target_in)
+    padding_changed = memory.replace(states=jnp.where(real, memory.states, noise))
+    np.testing.assert_array_equal(decode_now(padding_changed, batch.target_in), before)
+    source_changed = memory.replace(states=jnp.where(real, noise, memory.states))
+    assert np.abs(decode_now(source_changed, batch.target_in) - before).min(-1).max() > 1e-3
+
+
+def test_cross_attention_weights_are_distributions_over_the_source(
+    small_model, random_params, random_batch
+):
+    model = small_model()
+    params, batch = random_params(model), random_batch()
+    memory = encode(model, params, batch.source)
+    weights = cross_attention_weights(model, params, memory, batch.target_in)
+    assert weights.shape == (2, 4, 4, 6, 7)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    padding = jnp.broadcast_to((batch.source == PAD)[None, :, None, None], weights.shape)
+    assert (weights[padding] == 0).all()
+
+
+# ---------------------------------------------------------------- what must change nothing
+
+
+@NORMS
+def test_padding_changes_nothing_at_real_positions(small_model, random_params, random_batch, norm):
+    model = small_model(norm=norm)
+    params, batch = random_params(model), random_batch()
+    real = np.asarray(batch.target_out != PAD)
+    expected = predict(model, params, batch.source, batch.target_in)[real]
+    more_columns = jax.tree.map(lambda ids: jnp.pad(ids, ((0, 0), (0, 3))), batch)
+    wider = predict(model, params, more_columns.source, more_columns.target_in)[:, :6][real]
+    np.testing.assert_allclose(wider, expected, atol=1e-5)
+    more_rows = jax.tree.map(lambda ids: jnp.pad(ids, ((0, 2), (0, 0))), batch)
+    higher = predict(model, params, more_rows.source, more_rows.target_in)
+    np.testing.assert_allclose(higher[:4][real], expected, atol=1e-5)
+    assert np.isfinite(higher).all()
+
+
+def test_lengths_count_real_source_tokens(small_model, random_params):
+    source = jnp.asarray([[5, 6, 2, PAD], [2, PAD, PAD, PAD]])
+    memory = encode(small_model(), random_params(small_model()), source)
+    np.testing.assert_array_equal(memory.lengths, [3, 1])
+
+
+def test_the_order_of_a_batch_is_the_order_of_its_results(small_model, random_params, random_batch):
+    model = small_model()
+    params, batch = random_params(model), random_batch()
+    order = jnp.asarray([2, 0, 3, 1])
+    expected = predict(model, params, batch.source, batch.target_in)[order]
+    shuffled = predict(model, params, batch.source[order], batch.target_in[order])
+    np.testing.assert_allclose(shuffled, expected, atol=1e-5)
+
+
+@ALL_MODELS
+def test_one_cached_token_at_a_time_equals_teacher_forcing(
+    small_model, random_params, random_batch, changes
+):
+    model = small_model(**changes)
+    params, batch = random_params(model), random_batch()
+
+    @jax.jit
+    def step_by_step(source, target_in):
+        cache = init_cache(model, params, encode(model, params, source), max_length=9)
+
+        def step(cache, tokens):
+            scores, cache = decode_step(model, params, cache, tokens)
+            return cache, scores
+
+        return jax.lax.scan(step, cache, target_in.T)[1].swapaxes(0, 1)
+
+    expected = predict(model, params, batch.source, batch.target_in)
+    cached = step_by_step(batch.source, batch.target_in)
+    np.testing.assert_allclose(cached, expected, atol=1e-5)
+
+
+@NORMS
+def test_stacked_layers_equal_the_layers_one_by_one(small_model, random_params, random_batch, norm):
+    model = small_model(norm=norm, encoder_layers=3)
+    params, batch = random_params(model), random_batch()
+
+    @jax.jit
+    def one_by_one(params, source, target_in):
+        mask = padding_mask(source)
+        positions = position_encoding(None, jnp.arange(source.shape[1])[None], model.d_model)
+        x = embed(model, params.embedding.source, positions, source)
+        for layer in layers_of(params.encoder):
+            x = encoder_layer(model, layer, x, mask)
+        memory = final_norm(model, params.encoder, x)
+        positions = jnp.arange(target_in.shape[1])[None]
+        x = embed_target(model, params.embedding, target_in, positions)
+        for layer in layers_of(params.decoder):
+            cross_kv = key_value(layer.cross_attention, memory)
+            seen = causal_mask(target_in.shape[1])
+            x, _, _ = decoder_layer(model, layer, x, cross_kv, seen, mask)
+        return logits(params.embedding, final_norm(model, params.decoder, x))
+
+    assert len(layers_of(params.encoder)) == 3
+    np.testing.assert_allclose(
+        one_by_one(params, batch.source, batch.target_in),
+        predict(model, params, batch.source, batch.target_in),
+        atol=1e-5,
+    )
+
+
+# ---------------------------------------------------------------- the whole model against torch
+
+
+def to_torch(array):
+    return torch.tensor(np.asarray(array))
+
+
+def copy_attention(layer, ours, width):
+    inward = [w.reshape(width, width).T for w in (ours.w_q, ours.w_k, ours.w_v)]
+    layer.in_proj_weight.copy_(to_torch(jnp.concatenate(inward)))
+    layer.out_proj.weight.copy_(to_torch(ours.w_o.reshape(width, width).T))
+    layer.in_proj_bias.zero_()
+    layer.out_proj.bias.zero_()
+    if ours.b_q is not None:
+        layer.in_proj_bias.copy_(to_torch(jnp.stack([ours.b_q, ours.b_k, ours.b_v]).reshape(-1)))
+        layer.out_proj.bias.copy_(to_torch(ours.b_o))
+
+
+def copy_norm(layer, ours):
+    layer.weight.copy_(to_torch(ours.scale))
+    layer.bias.copy_(to_torch(ours.bias))
+
+
+def torch_layer(model, ours, kind):
+    """A torch layer with our weights."""
+    layer = kind(
+        *(model.d_model, model.num_heads, model.d_ff),
+        dropout=0.0,
+        activation=model.activation,
+        layer_norm_eps=model.norm_epsilon,
+        batch_first=True,
+        norm_first=model.norm == "pre",
+    )
+    norms = [ours.self_attention_norm, ours.feed_forward_norm]
+    copy_attention(layer.self_attn, ours.self_attention, model.d_model)
+    if kind is torch.nn.TransformerDecoderLayer:
+        copy_attention(layer.multihead_attn, ours.cross_attention, model.d_model)
+        norms.insert(1, ours.cross_attention_norm)
+    for number, norm in enumerate(norms, start=1):
+        copy_norm(getattr(layer, f"norm{number}"), norm)
+    layer.linear1.weight.copy_(to_torch(ours.feed_forward.w_1.T))
+    layer.linear1.bias.copy_(to_torch(ours.feed_forward.b_1))
+    layer.linear2.weight.copy_(to_torch(ours.feed_forward.w_2.T))
+    layer.linear2.bias.copy_(to_torch(ours.feed_forward.b_2))
+    return layer
+
+
+def torch_embed(table, ids):
+    """Scaled embeddings plus the sinusoids, written out."""
+    width = table.shape[1]
+    encoding = torch.zeros(ids.shape[1], width, dtype=torch.float64)
+    for position in range(ids.shape[1]):
+        for i in range(0, width, 2):
+            angle = position / 10000 ** (i / width)
+            encoding[position, i], encoding[position, i + 1] = math.sin(angle), math.cos(angle)
+    return to_torch(table)[to_torch(ids).long()] * math.sqrt(width) + encoding.float()
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["no attention biases", "attention biases"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@NORMS
+@torch.no_grad()
+def test_whole_model_equals_torchs_layers(
+    small_model, random_params, random_batch, norm, activation, bias
+):
+    model = small_model(norm=norm, activation=activation, attention_bias=bias, norm_epsilon=0.01)
+    params, batch = random_params(model), random_batch()
+    table = params.embedding.source
+    padding = to_torch(batch.source == PAD)
+    x = torch_embed(table, batch.source)
+    for ours in layers_of(params.encoder):
+        x = torch_layer(model, ours, torch.nn.TransformerEncoderLayer)(
+            x, src_key_padding_mask=padding
+        )
+    final = torch.nn.LayerNorm(model.d_model, eps=model.norm_epsilon)
+    if norm == "pre":
+        copy_norm(final, params.encoder.norm)
+        x = final(x)
+    memory = x
+    x = torch_embed(table, batch.target_in)
+    future = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), diagonal=1)
+    for ours in layers_of(params.decoder):
+        x = torch_layer(model, ours, torch.nn.TransformerDecoderLayer)(
+            x, memory, tgt_mask=future, memory_key_padding_mask=padding
+        )
+    if norm == "pre":
+        copy_norm(final, params.decoder.norm)
+        x = final(x)
+    expected = x @ to_torch(table).T
+    np.testing.assert_allclose(
+        predict(model, params, batch.source, batch.target_in), expected, atol=1e-5
+    )
+
+
+# ---------------------------------------------------------------- tying, precision, dropout
+
+
+@pytest.mark.parametrize(
+    "tying, learns_source, learns_target, learns_output",
+    [("all", True, None, None), ("target", False, True, None), ("none", False, True, True)],
+)
+def test_tying_decides_which_table_the_decoder_teaches(
+    small_model, random_params, random_batch, tying, learns_source, learns_target, learns_output
+):
+    model = small_model(tying=tying)
+    params, batch = random_params(model), random_batch()
+    memory = encode(model, params, batch.source)  # a constant: only the decoder teaches here
+
+    def loss(embedding):
+        out = decode(model, params.replace(embedding=embedding), memory, batch.target_in)
+        return jax.nn.log_softmax(out)[..., 5].sum()
+
+    gradient = jax.jit(jax.grad(loss))(params.embedding)
+
+    def learns(table):
+        return None if table is None else bool((table != 0).any())
+
+    assert learns(gradient.source) is learns_source
+    assert learns(gradient.target) is learns_target
+    assert learns(gradient.output) is learns_output
+    if tying == "none":  # then only rows that were read learn from being read
+        read = np.isin(np.arange(23), batch.target_in)
+        np.testing.assert_array_equal(np.abs(gradient.target).sum(-1) > 0, read)
+
+
+def test_output_bias_is_added_to_the_logits(small_model, random_params, random_batch):
+    model = small_model(output_bias=True)
+    params, batch = random_params(model), random_batch()
+    without = params.replace(embedding=params.embedding.replace(output_bias=jnp.zeros(23)))
+    np.testing.assert_allclose(
+        predict(model, params, batch.source, batch.target_in)
+        - predict(model, without, batch.source, batch.target_in),
+        jnp.broadcast_to(params.embedding.output_bias, (4, 6, 23)),
+        atol=1e-5,
+    )
+
+
+def test_bfloat16_leaves_parameters_gradients_and_logits_in_float32(
+    small_model, random_params, random_batch
+):
+    exact, rough = small_model(norm="pre"), small_model(norm="pre", dtype="bfloat16")
+    params, batch = random_params(exact), random_batch()
+    assert encode(rough, params, batch.source).states.dtype == jnp.bfloat16
+    out = predict(rough, params, batch.source, batch.target_in)
+    difference = np.abs(out - predict(exact, params, batch.source, batch.target_in))
+    assert out.dtype == jnp.float32
+    assert 0 < difference.max() < 0.3
+    gradient = jax.eval_shape(
+        jax.grad(lambda params: predict(rough, params, batch.source, batch.target_in).sum()), params
+    )
+    assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype("float32")}
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+
+
+@pytest.mark.parametrize("rate", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_rate_changes_both_stacks_and_only_with_a_key(
+    small_model, random_params, random_batch, rate
+):
+    model = small_model(**{rate: 0.5})
+    params, batch = random_params(model), random_batch()
+    run_encoder = jax.jit(partial(encode, model, params))
+    run_decoder = jax.jit(partial(decode, model, params))
+    memory = run_encoder(batch.source)
+    same = predict(small_model(), params, batch.source, batch.target_in)
+    np.testing.assert_allclose(run_decoder(memory, batch.target_in), same, atol=1e-5)
+    keys = jax.random.split(jax.random.key(0), 2)
+    first, second = (run_encoder(batch.source, key).states for key in keys)
+    assert not np.allclose(first, memory.states) and not np.allclose(first, second)
+    np.testing.assert_array_equal(first, run_encoder(batch.source, keys[0]).states)
+    first, second = (run_decoder(memory, batch.target_in, key) for key in keys)
+    assert not np.allclose(first, same) and not np.allclose(first, second)
+
+
+def test_each_layer_drops_other_elements(small_model, random_params):
+    # Layers that only add ones, with half of them dropped: a sum of two layers that drop alike
+    # has two values, and one of layers that drop on their own has three.
+    model = small_model(norm="pre", dropout=0.5, positions="learned")
+    nothing = jax.tree.map(jnp.zeros_like, random_params(model))
+    layers = nothing.encoder.layers
+    ones = layers.replace(feed_forward=layers.feed_forward.replace(b_2=jnp.ones((2, 16))))
+    norm = nothing.encoder.norm.replace(scale=jnp.ones(16))
+    params = nothing.replace(encoder=nothing.encoder.replace(layers=ones, norm=norm))
+    run_encoder = jax.jit(partial(encode, model, params))
+    states = run_encoder(jnp.full((1, 4), 5), jax.random.key(0)).states
+    assert [len(np.unique(position.round(3))) for position in np.asarray(states[0])] == [3] * 4
