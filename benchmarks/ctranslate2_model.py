@@ -1,5 +1,6 @@
 """Our weights as a CTranslate2 model, for decoding.py: float32, ids unchanged."""
 
+import operator
 from pathlib import Path
 
 import ctranslate2
@@ -36,7 +37,7 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)
         for number, layer_spec in enumerate(stack_spec.layer):
-            set_layer(layer_spec, jax.tree.map(lambda leaf, n=number: leaf[n], stack.layers))
+            set_layer(layer_spec, jax.tree.map(operator.itemgetter(number), stack.layers))
     spec.encoder.embeddings[0].weight = params.embedding.source
     spec.decoder.embeddings.weight = params.embedding.source
     spec.decoder.projection.weight = params.embedding.source

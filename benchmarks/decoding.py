@@ -15,7 +15,6 @@ tokens, and the largest difference between the log-probabilities of their output
 """
 
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,12 +30,12 @@ from jax import Array
 
 from benchmarks.ctranslate2_model import open_translator, save_model, vocabulary
 from benchmarks.measure import (
-    MILLISECONDS,
     alternate,
     cores,
     machine,
     milliseconds,
     table,
+    timed,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, ShapeName, model_config
@@ -79,10 +78,7 @@ def main(command: Decoding) -> None:
             for beam in command.beams:
                 config = Config(model=model, decode=DecodeConfig(beam_size=beam, alpha=0.0))
                 rows += compare(command, config, params, translator, sources)
-    headings = ["sentences", "search", "contestant", *MILLISECONDS]
-    headings += ["compile s", "time / ours", "same tokens", "score difference"]
-    print(table(headings, rows))
-    print(f"\n{command.rounds} rounds, contestants in turn")
+    print(f"{table(rows)}\n\n{command.rounds} rounds, contestants in turn")
 
 
 def compare(
@@ -91,7 +87,7 @@ def compare(
     params: Params,
     translator: ctranslate2.Translator,
     sources: np.ndarray,
-) -> list[list[str]]:
+) -> list[dict[str, str]]:
     """The two rows of the table for one number of sentences and one beam."""
     beam = config.decode.beam_size
     ours, compile_seconds = our_decoding(config, params, sources)
@@ -101,16 +97,20 @@ def compare(
     same = np.mean((our_tokens == their_tokens).all(1))
     furthest = np.abs(our_scores - their_scores).max()
 
-    names = ("ours", f"CTranslate2 {command.compute_type}")
-    timings = alternate(dict(zip(names, (ours, theirs))), command.rounds)
-    search_name = "greedy" if beam == 1 else f"beam {beam}"
-    beginning = [str(len(sources)), search_name]
-    ratio = timings[names[1]].median / timings[names[0]].median
+    contestants = {"ours": ours, f"CTranslate2 {command.compute_type}": theirs}
+    timings = alternate(contestants, command.rounds)
     return [
-        [*beginning, names[0], *milliseconds(timings[names[0]])]
-        + [f"{compile_seconds:.1f}", "1.00", "", ""],
-        [*beginning, names[1], *milliseconds(timings[names[1]])]
-        + ["-", f"{ratio:.2f}", f"{same:.0%}", f"{furthest:.1e}"],
+        {
+            "sentences": str(len(sources)),
+            "search": "greedy" if beam == 1 else f"beam {beam}",
+            "contestant": name,
+            **milliseconds(timing),
+            "compile s": f"{compile_seconds:.1f}" if name == "ours" else "-",
+            "time / ours": f"{timing.median / timings['ours'].median:.2f}",
+            "same tokens": "-" if name == "ours" else f"{same:.0%}",
+            "score difference": "-" if name == "ours" else f"{furthest:.1e}",
+        }
+        for name, timing in timings.items()
     ]
 
 
@@ -121,9 +121,8 @@ Decoder = Callable[[], tuple[np.ndarray, np.ndarray]]
 def our_decoding(config: Config, params: Params, sources: np.ndarray) -> tuple[Decoder, float]:
     """Our contestant, and the seconds of tracing and compiling it."""
     padded = pad_sources(sources, len(sources), LENGTH)
-    start = time.perf_counter()
-    compiled = jax.jit(partial(forced_search, config)).lower(params, padded).compile()
-    compile_seconds = time.perf_counter() - start
+    jitted = jax.jit(partial(forced_search, config))
+    compiled, compile_seconds = timed(lambda: jitted.lower(params, padded).compile())
 
     def decode() -> tuple[np.ndarray, np.ndarray]:
         result = compiled(params, padded)

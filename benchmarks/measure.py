@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+Result = TypeVar("Result")
 
 PAUSE = 0.3
 """Seconds between contestants. The idle threads of OpenMP spin for up to 0.2 s before they sleep:
@@ -61,17 +63,17 @@ def alternate(
     for number in range(warmup + rounds):
         for name, run in contestants.items():
             time.sleep(pause)
-            elapsed = stopwatch(run)
+            _, elapsed = timed(run)
             if number >= warmup:
                 seconds[name].append(elapsed)
     return {name: summary(values) for name, values in seconds.items()}
 
 
-def stopwatch(run: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
+    """What a call returns, and the seconds it takes."""
     start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+    result = function(*arguments)
+    return result, time.perf_counter() - start
 
 
 def summary(seconds: Sequence[float]) -> Timing:
@@ -82,17 +84,17 @@ def summary(seconds: Sequence[float]) -> Timing:
     return Timing(min(seconds), lower, median, upper, len(seconds))
 
 
-def milliseconds(timing: Timing) -> list[str]:
-    """Table cells: median, least, and the quartiles, in ms."""
-    quartiles = f"{1000 * timing.lower_quartile:.1f} - {1000 * timing.upper_quartile:.1f}"
-    return [f"{1000 * timing.median:.1f}", f"{1000 * timing.least:.1f}", quartiles]
+def milliseconds(timing: Timing) -> dict[str, str]:
+    """Cells of a table: median, least, and the quartiles, in ms."""
+    return {
+        "median ms": f"{1000 * timing.median:.1f}",
+        "min": f"{1000 * timing.least:.1f}",
+        "quartiles": f"{1000 * timing.lower_quartile:.1f} - {1000 * timing.upper_quartile:.1f}",
+    }
 
 
-MILLISECONDS = ["median ms", "min", "quartiles"]
-"""The headings of `milliseconds`."""
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A markdown table."""
-    lines = [headings, ["---"] * len(headings), *rows]
+def table(rows: Sequence[dict[str, str]]) -> str:
+    """A markdown table; the keys of the rows, the same in all, are its headings."""
+    headings = list(rows[0]) if rows else ["nothing yet"]
+    lines = [headings, ["---"] * len(headings), *(list(row.values()) for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

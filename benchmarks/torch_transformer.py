@@ -1,6 +1,7 @@
 """The same Transformer from torch.nn's layers, with our weights: the peer of training_step.py."""
 
 import math
+import operator
 from collections.abc import Iterator
 
 import jax
@@ -81,7 +82,8 @@ def copy_weights(params: Params, model: TorchTransformer) -> None:
 def layers(stack: EncoderLayer | DecoderLayer) -> Iterator[EncoderLayer | DecoderLayer]:
     """The layers of a stack one by one."""
     count = jax.tree.leaves(stack)[0].shape[0]
-    return (jax.tree.map(lambda leaf: leaf[n], stack) for n in range(count))
+    for number in range(count):
+        yield jax.tree.map(operator.itemgetter(number), stack)
 
 
 def copy_attention(ours: Attention, theirs: nn.MultiheadAttention) -> None:

@@ -17,7 +17,6 @@ First both sides make three updates from the same weights without dropout. The l
 then both do the same work.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,12 +27,12 @@ import torch.nn.functional as F
 import tyro
 
 from benchmarks.measure import (
-    MILLISECONDS,
     alternate,
     cores,
     machine,
     milliseconds,
     table,
+    timed,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
@@ -74,18 +73,18 @@ def main(command: TrainingStep) -> None:
         theirs = torch_step(config, shape)
         timings = alternate({"ours": ours, "torch eager": theirs}, command.rounds)
         for contestant, timing in timings.items():
-            ratio = timing.median / timings["ours"].median
-            tokens_per_second = shape.sentences * LENGTH / timing.median
-            compiling = f"{compile_seconds:.1f}" if contestant == "ours" else "-"
             rows.append(
-                [name, f"{command.dropout:g}", contestant, *milliseconds(timing)]
-                + [f"{tokens_per_second:,.0f}", compiling, f"{ratio:.2f}"]
+                {
+                    "shape": name,
+                    "dropout": f"{command.dropout:g}",
+                    "contestant": contestant,
+                    **milliseconds(timing),
+                    "target tokens/s": f"{shape.sentences * LENGTH / timing.median:,.0f}",
+                    "compile s": f"{compile_seconds:.1f}" if contestant == "ours" else "-",
+                    "time / ours": f"{timing.median / timings['ours'].median:.2f}",
+                }
             )
-    print()
-    headings = ["shape", "dropout", "contestant", *MILLISECONDS]
-    headings += ["target tokens/s", "compile s", "time / ours"]
-    print(table(headings, rows))
-    print(f"\n{command.rounds} rounds, contestants in turn")
+    print(f"\n{table(rows)}\n\n{command.rounds} rounds, contestants in turn")
 
 
 def check_same_work(name: str, config: Config, shape: Shape, updates: int = 3) -> None:
@@ -108,14 +107,12 @@ def check_same_work(name: str, config: Config, shape: Shape, updates: int = 3) -
 
 
 def our_step(config: Config, shape: Shape) -> tuple[Callable[[], float], float]:
-    """A function that makes one update and returns its loss, and the seconds of tracing and compiling it."""
+    """A function that makes an update and returns its loss, and the seconds of compiling it."""
     mesh = parallel.make_mesh()
     batches = [parallel.shard_batch(mesh, batch) for batch in synthetic_batches(shape)]
     state = parallel.replicate(mesh, init_state(config))
-    start = time.perf_counter()
     jitted = parallel.jit_update(mesh, config, make_optimizer(config))
-    update = jitted.lower(state, batches[0]).compile()
-    compile_seconds = time.perf_counter() - start
+    update, compile_seconds = timed(lambda: jitted.lower(state, batches[0]).compile())
     count = 0
 
     def step() -> float:

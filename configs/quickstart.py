@@ -23,8 +23,8 @@ config = Config(
         dropout=0.1,
         norm="pre",
     ),
-    data=DataConfig(dataset="phrasebook/en_de", vocab_size=1500, batch_tokens=2048, num_buckets=5),
-    optimizer=OptimizerConfig(warmup_steps=400, cooldown_steps=1000),
-    train=TrainConfig(steps=3000, validate_every=500, keep_last=2, average_last=2),
+    data=DataConfig(dataset="phrasebook/en_de", vocab_size=1500, batch_tokens=2048, num_buckets=6),
+    optimizer=OptimizerConfig(warmup_steps=400, cooldown_steps=600),
+    train=TrainConfig(steps=1500, validate_every=500, keep_last=2, average_last=2),
     decode=DecodeConfig(beam_size=4, alpha=0.6),
 )

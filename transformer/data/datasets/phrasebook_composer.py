@@ -260,7 +260,7 @@ class Composer:
         adverb = self.pick(rows("adverb", "tense", group + "_clock" * with_clock))
         texts = (adverb.english, adverb.german)
         if with_clock:
-            hour = self.pick(LEXICON["numeral"][:-1])
+            hour = self.pick(LEXICON["numeral"][3:9])
             texts = f"at {hour.english} o'clock {texts[0]}", f"{texts[1]} um {hour.german} Uhr"
         return Part(adverb.slot, *texts)
 

@@ -1,0 +1,87 @@
+"""Parameters of the paper's base and big models beside the numbers that the paper prints.
+
+    python -m benchmarks.parameter_table
+    python -m benchmarks.parameter_table --weights base      every weight and its shape
+
+Needs nothing besides the project. Nothing is timed and no weight is made: only shapes are counted.
+
+Table 3 of the paper says 65 million for base and 213 million for big, rounded, and section 5.1 a
+shared vocabulary of about 37,000 tokens. The table shows our count with exactly that, and the
+vocabularies with which the count would round to the paper's number.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import jax
+import tyro
+
+from benchmarks.measure import table, versions
+from transformer.command_line import load_config
+from transformer.config import ModelConfig
+from transformer.model.params import Params, count_params, init_params, param_table
+
+VOCABULARY = 37_000
+PAPER_MILLIONS = {"base": 65, "big": 213}
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+
+@dataclass(frozen=True)
+class ParameterTable:
+    """Count the parameters of the paper's models."""
+
+    weights: Literal["none", "base", "big"] = "none"
+    """List the name, shape and size of every weight of this model too."""
+
+
+def main(command: ParameterTable) -> None:
+    print(f"{versions('jax')}; a shared vocabulary of {VOCABULARY:,}, no biases in attention\n")
+    rows = []
+    for name, millions in PAPER_MILLIONS.items():
+        model = paper_model(name)
+        count = count_params(shapes(model))
+        fitting = [vocabulary_for(m * 1e6, count, model.d_model) for m in rounding(millions)]
+        exact = vocabulary_for(millions * 1e6, count, model.d_model)
+        rows.append(
+            {
+                "model": name,
+                "parameters": f"{count:,}",
+                "paper": f"{millions} million",
+                "difference": f"{count / 1e6 / millions - 1:+.1%}",
+                "vocabulary for the paper's number": f"{exact:,}",
+                "for all that rounds to it": f"{fitting[0]:,} to {fitting[1]:,}",
+            }
+        )
+    print(table(rows))
+    if command.weights != "none":
+        print(f"\n{param_table(shapes(paper_model(command.weights)))}")
+
+
+def paper_model(name: str) -> ModelConfig:
+    """The model of configs/wmt14_NAME.py with the paper's vocabulary."""
+    config = load_config(CONFIGS / f"wmt14_{name}.py")
+    return config.with_vocabularies(VOCABULARY, VOCABULARY).model
+
+
+def shapes(model: ModelConfig) -> Params:
+    """The shapes of all parameters."""
+    return jax.eval_shape(partial(init_params, model), jax.random.key(0))
+
+
+def rounding(millions: int) -> tuple[float, float]:
+    """Between which numbers one rounds to `millions`."""
+    return millions - 0.5, millions + 0.5
+
+
+def vocabulary_for(parameters: float, count: int, d_model: int) -> int:
+    """The vocabulary with which a model of `count` parameters would have `parameters`.
+
+    The one embedding matrix has d_model parameters a token, and nothing else depends on it.
+    """
+    return round(VOCABULARY + (parameters - count) / d_model)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(ParameterTable, prog="python -m benchmarks.parameter_table"))

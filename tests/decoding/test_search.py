@@ -1,0 +1,331 @@
+"""Greedy and beam search over small step functions, against all sequences there are."""
+
+import itertools
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config import DecodeConfig
+from transformer.decoding.search import (
+    IMPOSSIBLE,
+    SearchState,
+    advance,
+    advance_greedily,
+    best_continuations,
+    finish,
+    normalise,
+    search,
+    start,
+)
+from transformer.model.batch import BOS, EOS, PAD
+
+VOCABULARY = 5
+STATES = 97
+
+
+def random_table(seed, end=0.0):
+    """Logits for each state of the step function. `end` is added to those of EOS.
+
+    PAD and BOS are out of the question, as they are for a trained model.
+    """
+    table = np.random.default_rng(seed).normal(0, 2, (STATES, VOCABULARY))
+    table[:, [PAD, BOS]] = -50
+    table[:, EOS] += end
+    return table.astype(np.float32)
+
+
+def next_state(state, token):
+    """Depends on all tokens read so far, so that a beam whose cache is not reordered goes wrong."""
+    return (state * 31 + token * 7 + 1) % STATES
+
+
+def table_step(table, cache, tokens):
+    state = next_state(cache["state"], tokens)
+    return jnp.asarray(table)[state], {"state": state}
+
+
+def take_rows(cache, rows):
+    return {"state": cache["state"][rows]}
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def run(config, table, limits, max_length, sentences):
+    """A search whose sentence number n begins in state sentences[n]."""
+    cache = {"state": jnp.repeat(sentences, config.beam_size)}
+    return search(config, partial(table_step, table), take_rows, cache, limits, max_length)
+
+
+def run_on(config, table, limits, max_length=None, sentences=None):
+    sentences = range(len(limits)) if sentences is None else sentences
+    return run(
+        config, table, jnp.asarray(limits), max_length or max(limits), jnp.asarray(sentences)
+    )
+
+
+def log_prob(table, sentence, tokens):
+    """The log-probability of a sequence, one token after the other, in float64."""
+    state, last, total = sentence, BOS, 0.0
+    for token in tokens:
+        state = next_state(state, last)
+        logits = table[state].astype(np.float64)
+        total += logits[token] - np.log(np.exp(logits).sum())
+        last = token
+    return total
+
+
+def penalty(config, length):
+    base = (5 + length) / 6 if config.normalisation == "gnmt" else length
+    return base**config.alpha
+
+
+def brute_force(config, table, sentence, limit):
+    """The best sequence that ends, and its score, of all that there are."""
+    others = [token for token in range(VOCABULARY) if token != EOS]
+    candidates = [
+        [*words, EOS]
+        for length in range(limit)
+        for words in itertools.product(others, repeat=length)
+    ]
+    scores = [log_prob(table, sentence, c) / penalty(config, len(c)) for c in candidates]
+    return candidates[int(np.argmax(scores))], max(scores)
+
+
+def words(row):
+    """Tokens without the padding on the right."""
+    row = np.asarray(row).tolist()
+    while row and row[-1] == PAD:
+        row.pop()
+    return row
+
+
+# ---------------------------------------------------------------- exactness
+
+SCORINGS = pytest.mark.parametrize(
+    "alpha, normalisation", [(0.0, "gnmt"), (0.6, "gnmt"), (0.6, "length"), (1.0, "length")]
+)
+
+
+@SCORINGS
+@pytest.mark.parametrize("stop", ["bound", "full"])
+def test_a_wide_enough_beam_finds_what_brute_force_finds(alpha, normalisation, stop):
+    config = DecodeConfig(beam_size=340, alpha=alpha, normalisation=normalisation, stop=stop)
+    for seed in range(4):
+        table, limits = random_table(seed, end=-seed), [4, 2, 3, 1, 4]
+        result = run_on(config, table, limits)
+        for sentence, limit in enumerate(limits):
+            tokens, score = brute_force(config, table, sentence, limit)
+            assert words(result.tokens[sentence, 0]) == tokens
+            assert float(result.scores[sentence, 0]) == pytest.approx(score, abs=1e-4)
+
+
+def test_normalisation_changes_what_is_best():
+    table, limits = random_table(1, end=-1), [4] * 8
+    none, strong = (
+        run_on(DecodeConfig(beam_size=340, alpha=alpha), table, limits).tokens for alpha in (0, 3)
+    )
+    assert (none[:, 0] != strong[:, 0]).any()
+
+
+@pytest.mark.parametrize("normalisation", ["gnmt", "length"])
+def test_scores_are_the_normalised_log_probabilities_of_the_tokens(normalisation):
+    config = DecodeConfig(beam_size=4, alpha=0.6, normalisation=normalisation)
+    table = random_table(3)
+    result = run_on(config, table, [9] * 6)
+    seen = 0
+    for sentence, beam in itertools.product(range(6), range(4)):
+        score = float(result.scores[sentence, beam])
+        if score > IMPOSSIBLE / 2:
+            tokens = words(result.tokens[sentence, beam])
+            expected = log_prob(table, sentence, tokens) / penalty(config, len(tokens))
+            assert score == pytest.approx(expected, abs=1e-4)
+            assert tokens.index(EOS) == len(tokens) - 1
+            seen += 1
+    assert seen > 12
+    assert (np.diff(result.scores, axis=1) <= 0).all()  # best first
+
+
+def test_a_wide_beam_never_scores_lower_than_a_narrow_one():
+    table, limits = random_table(5, end=-1), [4] * 8
+    wide = run_on(DecodeConfig(beam_size=340), table, limits).scores[:, 0]
+    for beam in (1, 2, 4, 8):
+        narrow = run_on(DecodeConfig(beam_size=beam), table, limits)
+        ended = np.asarray([EOS in words(row) for row in narrow.tokens[:, 0]])
+        assert (wide[ended] >= narrow.scores[:, 0][ended] - 1e-5).all()
+
+
+def test_hypotheses_of_a_beam_are_all_different():
+    result = run_on(DecodeConfig(beam_size=4), random_table(2), [6] * 4)
+    for tokens, scores in zip(result.tokens, result.scores):
+        real = [tuple(words(row)) for row, score in zip(tokens, scores) if score > IMPOSSIBLE / 2]
+        assert len(set(real)) == len(real) > 1
+
+
+# ---------------------------------------------------------------- greedy
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def run_beam_of_one(config, table, limits, max_length, sentences):
+    """Beam search with a beam of 1, where `search` would take the shorter way."""
+
+    def move(state):
+        return advance(config, partial(table_step, table), state, take_rows)
+
+    state = start(config, {"state": sentences}, limits, max_length)
+    return finish(config, jax.lax.while_loop(lambda state: ~state.done.all(), move, state))
+
+
+def test_a_beam_of_one_is_greedy_search():
+    config = DecodeConfig(beam_size=1, alpha=0.0)
+    for seed in range(4):
+        table, limits = random_table(seed, end=1), jnp.asarray([12] * 8)
+        greedy = run_on(config, table, limits.tolist())
+        beam = run_beam_of_one(config, table, limits, 12, jnp.arange(8))
+        ended = np.asarray([EOS in words(row) for row in greedy.tokens[:, 0]])
+        assert ended.any()
+        np.testing.assert_array_equal(beam.tokens[ended], greedy.tokens[ended])
+        np.testing.assert_allclose(beam.scores[ended], greedy.scores[ended], rtol=1e-5)
+
+
+def test_greedy_search_takes_the_likeliest_token_each_time():
+    table = random_table(0, end=1)
+    result = run_on(DecodeConfig(beam_size=1), table, [12] * 8)
+    for sentence in range(8):
+        state, tokens = sentence, [BOS]
+        while tokens[-1] != EOS and len(tokens) <= 12:
+            state = next_state(state, tokens[-1])
+            tokens.append(int(table[state].argmax()))
+        assert words(result.tokens[sentence, 0]) == tokens[1:]
+
+
+# ---------------------------------------------------------------- batches, lengths and limits
+
+BEAMS = pytest.mark.parametrize("beam", [1, 3])
+
+
+@BEAMS
+def test_a_sentence_gets_the_same_result_whatever_is_beside_it(beam):
+    config, table, limits = DecodeConfig(beam_size=beam), random_table(4), [9, 3, 6, 1, 9]
+    together = run_on(config, table, limits, 9)
+    for sentence, limit in enumerate(limits):
+        alone = run_on(config, table, [limit], 9, [sentence])
+        np.testing.assert_array_equal(together.tokens[sentence], alone.tokens[0])
+        np.testing.assert_allclose(together.scores[sentence], alone.scores[0], rtol=1e-6)
+
+
+@BEAMS
+def test_room_for_more_tokens_changes_nothing(beam):
+    config, table, limits = DecodeConfig(beam_size=beam), random_table(4), [6, 3]
+    tight, roomy = (run_on(config, table, limits, length) for length in (6, 20))
+    np.testing.assert_array_equal(roomy.tokens[..., :6], tight.tokens)
+    assert (roomy.tokens[..., 6:] == PAD).all()
+    np.testing.assert_allclose(roomy.scores, tight.scores, rtol=1e-6)
+
+
+@BEAMS
+def test_a_sentence_that_reaches_its_limit_gets_its_best_open_hypothesis(beam):
+    # EOS is out of reach, so every sentence runs into its own limit.
+    config, table, limits = DecodeConfig(beam_size=beam), random_table(6, end=-40), [2, 7, 4, 0]
+    result = run_on(config, table, limits)
+    for sentence, limit in enumerate(limits):
+        tokens = words(result.tokens[sentence, 0])
+        assert len(tokens) == limit and EOS not in tokens
+        expected = log_prob(table, sentence, tokens) / penalty(config, max(limit, 1))
+        if limit:
+            assert float(result.scores[sentence, 0]) == pytest.approx(expected, abs=1e-4)
+
+
+@BEAMS
+def test_an_ended_hypothesis_is_preferred_to_an_open_one(beam):
+    config = DecodeConfig(beam_size=beam, alpha=0.0)
+    result = run_on(config, random_table(6, end=1), [4] * 8)
+    for tokens, scores in zip(result.tokens, result.scores):
+        any_ended = any(EOS in words(row) for row in tokens)
+        assert (EOS in words(tokens[0])) == any_ended
+        assert scores[0] > IMPOSSIBLE / 2
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def steps_taken(config, table, limit):
+    """How many tokens a search of one sentence chooses before it is done."""
+    move = jax.jit(lambda state: advance(config, partial(table_step, table), state, take_rows))
+    cache = {"state": jnp.zeros(config.beam_size, jnp.int32)}
+    state = start(config, cache, jnp.asarray([limit]), limit)
+    while not state.done.all():
+        state = move(state)
+    return int(state.position)
+
+
+def certain_end():
+    """At any time EOS has nine tenths of the probability."""
+    table = np.full((STATES, VOCABULARY), -50, np.float32)
+    table[:, EOS], table[:, 3:] = math.log(0.9), math.log(0.05)
+    return table
+
+
+def test_bound_stops_as_soon_as_nothing_open_can_still_win():
+    assert steps_taken(DecodeConfig(beam_size=2, alpha=0.0), certain_end(), 30) == 1
+    # With alpha 1, log 0.1 over a length of 30 could beat log 0.9 over 1, or so the bound says.
+    long = DecodeConfig(beam_size=2, alpha=1.0, normalisation="length")
+    assert 1 < steps_taken(long, certain_end(), 30) < 30
+
+
+def test_full_stops_when_as_many_have_ended_as_the_beam_is_wide():
+    config = DecodeConfig(beam_size=3, stop="full", alpha=0.0)
+    # One ends in the first step; then the best continuation of each of the other two.
+    assert steps_taken(config, certain_end(), 30) == 2
+    assert steps_taken(config, random_table(0, end=-40), 30) == 30
+
+
+def test_what_is_found_for_a_finished_sentence_stays_as_it_is():
+    config, table = DecodeConfig(beam_size=3, alpha=0.0), random_table(0, end=2)
+    move = jax.jit(lambda state: advance(config, partial(table_step, table), state, take_rows))
+    cache = {"state": jnp.repeat(jnp.arange(4), 3)}
+    state: SearchState = start(config, cache, jnp.asarray([12] * 4), 12)
+    before = None
+    for _ in range(12):
+        state = move(state)
+        if before is not None:
+            done = np.asarray(before.done)
+            np.testing.assert_array_equal(state.ended[done], before.ended[done])
+            np.testing.assert_array_equal(state.scores[done], before.scores[done])
+            assert state.done[done].all()
+        before = state
+    assert state.done.all()
+
+
+# ---------------------------------------------------------------- parts
+
+
+@SCORINGS
+def test_normalise_divides_by_the_penalty_of_the_length(alpha, normalisation):
+    config = DecodeConfig(alpha=alpha, normalisation=normalisation)
+    for length in (1, 7, 30):
+        score = normalise(config, jnp.float32(-6), jnp.int32(length))
+        assert float(score) == pytest.approx(-6 / penalty(config, length), rel=1e-5)
+
+
+def test_best_continuations_are_the_best_of_all_pairs():
+    totals = jax.random.normal(jax.random.key(0), (2, 3))
+    log_probs = jax.random.normal(jax.random.key(1), (2, 3, 5))
+    best, origins, tokens = best_continuations(totals, log_probs, 6)
+    for row in range(2):
+        everything = np.asarray(totals[row][:, None] + log_probs[row])
+        np.testing.assert_allclose(best[row], np.sort(everything.reshape(-1))[::-1][:6])
+        np.testing.assert_allclose(everything[origins[row], tokens[row]], best[row])
+
+
+def test_greedy_and_beam_share_one_state():
+    config = DecodeConfig(beam_size=1)
+    state = start(config, {"state": jnp.arange(2)}, jnp.asarray([3, 3]), 3)
+    step = partial(table_step, random_table(0))
+    shapes = [
+        jax.tree.map(jnp.shape, after)
+        for after in (advance(config, step, state, take_rows), advance_greedily(config, step, state))
+    ]
+    assert shapes[0] == shapes[1]

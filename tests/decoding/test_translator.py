@@ -1,0 +1,116 @@
+"""Sentences in, sentences out, with a small random model and a real tokenizer."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config import Config, DecodeConfig
+from transformer.data.tokenizer import Tokenizers, train_tokenizer
+from transformer.decoding.translator import search_batch, translate
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.encoder_decoder import decode, encode
+
+SENTENCES = [
+    "the cat sleeps",
+    "a dog",
+    "",
+    "we see the house and the garden behind it",
+    "birds sing",
+    "   ",
+    "he goes",
+    "she reads a book in the evening",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    tokenizer = train_tokenizer([s for s in SENTENCES if s.strip()], "char", 40, False)
+    return Tokenizers(tokenizer, tokenizer)
+
+
+@pytest.fixture
+def translator(tokenizers, small_model, random_params):
+    """The config and the parameters of a model that has learned nothing, and its translate."""
+    vocabulary = tokenizers.source.vocab_size
+    model = small_model(
+        source_vocab_size=vocabulary, target_vocab_size=vocabulary, output_bias=True
+    )
+    params = random_params(model)
+    # It ends now and then, and never says what no trained model says.
+    bias = params.embedding.output_bias.at[jnp.asarray([PAD, BOS])].set(-1e3).at[EOS].add(2.0)
+    params = params.replace(embedding=params.embedding.replace(output_bias=bias))
+    config = Config(model=model, decode=DecodeConfig(beam_size=2, max_extra_length=4))
+
+    def run(sentences, **decode):
+        changed = replace(config, decode=replace(config.decode, **decode))
+        return translate(changed, params, tokenizers, sentences)
+
+    return config, params, run
+
+
+def test_every_sentence_gets_its_own_translation_in_order(translator):
+    _, _, run = translator
+    together = run(SENTENCES)
+    assert len(together) == len(SENTENCES)
+    assert together == [run([sentence])[0] for sentence in SENTENCES]
+    assert len(set(together)) > 4  # else the order would not be tested
+
+
+def test_blank_lines_stay_blank_and_the_others_do_not(translator):
+    _, _, run = translator
+    for sentence, translation in zip(SENTENCES, run(SENTENCES)):
+        assert sentence.strip() or translation == ""
+    assert run([]) == []
+    assert run(["", " "]) == ["", ""]
+
+
+def test_neither_the_size_of_batches_nor_the_order_of_lines_changes_anything(translator):
+    _, _, run = translator
+    expected = run(SENTENCES)
+    assert run(SENTENCES, batch_sentences=3) == expected
+    order = [4, 0, 7, 2, 5, 1, 6, 3]
+    assert run([SENTENCES[i] for i in order]) == [expected[i] for i in order]
+
+
+def test_a_very_long_sentence_is_neither_dropped_nor_shortened(translator, tokenizers):
+    _, _, run = translator
+    long = " ".join(["the cat sleeps and the dog reads a book"] * 8)
+    assert len(tokenizers.source.encode([long])[0]) > 256  # beyond every fixed length
+    shortened = long[:-20] + " he"
+    short, long, other = run(["a dog", long, shortened], beam_size=1, max_extra_length=0)
+    assert short == run(["a dog"], beam_size=1, max_extra_length=0)[0]
+    assert long != other
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_limits_are_the_source_tokens_and_a_few_more(translator, beam):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, beam_size=beam, max_extra_length=3))
+    bias = params.embedding.output_bias.at[EOS].set(-1e3)  # never ends by itself
+    endless = params.replace(embedding=params.embedding.replace(output_bias=bias))
+    source = jnp.asarray([[5, 6, 7, 8, EOS], [5, EOS, PAD, PAD, PAD], [PAD] * 5])
+    tokens = np.asarray(search_batch(config, endless, source).tokens[:, 0])
+    assert (tokens != PAD).sum(1).tolist() == [4 + 3, 1 + 3, 0]
+
+
+def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(translator):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, beam_size=1))
+    source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]])
+    result = np.asarray(search_batch(config, params, source).tokens[:, 0])
+    memory = encode(config.model, params, source)
+    compiled = jax.jit(lambda target_in: decode(config.model, params, memory, target_in))
+    prefix = np.full((2, 9), PAD, np.int32)
+    prefix[:, 0] = BOS
+    chosen = np.full((2, 9), PAD, np.int32)
+    for position in range(9):
+        chosen[:, position] = compiled(jnp.asarray(prefix))[:, position].argmax(-1)
+        prefix[:, position + 1 : position + 2] = chosen[:, position : position + 1]
+    for row, limit in enumerate([4 + 4, 2 + 4]):
+        ends = np.flatnonzero(chosen[row, :limit] == EOS)
+        length = ends[0] + 1 if len(ends) else limit
+        assert result[row, :length].tolist() == chosen[row, :length].tolist()
+        assert (result[row, length:] == PAD).all()

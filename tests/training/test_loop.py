@@ -1,0 +1,168 @@
+"""The loop, with plain functions in place of a model."""
+
+from functools import cache, partial
+from itertools import count
+
+import jax
+import pytest
+
+from transformer.config import Config, TrainConfig
+from transformer.training import loop
+from transformer.training.step import init_state
+
+
+class Recorder:
+    """What the loop calls, and a list of its calls in order."""
+
+    def __init__(self, stop_after=None):
+        self.calls = []
+        self.stop_after = stop_after
+
+    def update(self, state, batch):
+        self.calls.append(("update", state.step + 1, batch))
+        return state.replace(step=state.step + 1), f"sums {state.step + 1}"
+
+    def report(self, step, sums):
+        assert sums == f"sums {step}"
+        self.calls.append(("report", step))
+
+    def checkpoint(self, state, position, validate):
+        self.calls.append(("checkpoint", state.step, position, validate))
+
+    def should_stop(self):
+        return self.of("update")[-1][1] == self.stop_after
+
+    def of(self, kind):
+        return [call for call in self.calls if call[0] == kind]
+
+
+@cache
+def some_state():
+    """A state without its arrays: only shapes."""
+    return jax.eval_shape(partial(init_state, Config()))
+
+
+def run(recorder, first_step=0, clock=None, **settings):
+    return loop.train(
+        TrainConfig(**settings),
+        some_state().replace(step=first_step),
+        stream=((f"batch {n}", f"after batch {n}") for n in count(first_step + 1)),
+        update=recorder.update,
+        report=recorder.report,
+        checkpoint=recorder.checkpoint,
+        clock=clock or loop.Clock(),
+        should_stop=recorder.should_stop,
+    )
+
+
+def test_it_updates_until_the_last_step_with_one_batch_each():
+    recorder = Recorder()
+    assert run(recorder, steps=10, validate_every=4).step == 10
+    assert recorder.of("update") == [("update", n, f"batch {n}") for n in range(1, 11)]
+
+
+def test_it_saves_and_validates_at_intervals_and_at_the_end():
+    recorder = Recorder()
+    run(recorder, steps=10, validate_every=4)
+    expected = [("checkpoint", n, f"after batch {n}", True) for n in (4, 8, 10)]
+    assert recorder.of("checkpoint") == expected
+
+
+def test_the_end_at_an_interval_is_saved_once():
+    recorder = Recorder()
+    run(recorder, steps=8, validate_every=4)
+    assert [call[1] for call in recorder.of("checkpoint")] == [4, 8]
+
+
+def test_a_resumed_run_makes_the_remaining_updates():
+    recorder = Recorder()
+    run(recorder, first_step=6, steps=10, validate_every=4)
+    assert [call[1] for call in recorder.of("update")] == [7, 8, 9, 10]
+    assert [call[1] for call in recorder.of("checkpoint")] == [8, 10]
+
+
+def test_a_finished_run_does_nothing():
+    recorder = Recorder()
+    run(recorder, first_step=10, steps=10)
+    assert recorder.calls == []
+
+
+@pytest.mark.parametrize("stop_after", [3, 4], ids=["between validations", "at a validation"])
+def test_asked_to_stop_it_saves_without_validating(stop_after):
+    recorder = Recorder(stop_after)
+    assert run(recorder, steps=10, validate_every=4).step == stop_after
+    expected = ("checkpoint", stop_after, f"after batch {stop_after}", False)
+    assert recorder.of("checkpoint") == [expected]
+
+
+def test_every_update_is_reported_once_in_order_and_a_few_updates_late():
+    recorder = Recorder()
+    run(recorder, steps=30, validate_every=1000)
+    assert recorder.of("report") == [("report", n) for n in range(1, 31)]
+    updates = reports = longest_queue = 0
+    for call in recorder.calls:
+        updates += call[0] == "update"
+        reports += call[0] == "report"
+        longest_queue = max(longest_queue, updates - reports)
+    assert 1 < longest_queue <= loop.MAX_IN_FLIGHT + 1
+
+
+def test_everything_is_reported_before_a_checkpoint():
+    # So that a loss that is not a number is found before its parameters are saved.
+    recorder = Recorder()
+    run(recorder, steps=10, validate_every=4)
+    reported = 0
+    for call in recorder.calls:
+        reported += call[0] == "report"
+        if call[0] == "checkpoint":
+            assert reported == call[1]
+
+
+def test_a_report_that_fails_ends_the_loop_without_a_checkpoint():
+    class Failing(Recorder):
+        def report(self, step, sums):
+            raise ValueError
+
+    recorder = Failing()
+    with pytest.raises(ValueError):
+        run(recorder, steps=4, validate_every=4)
+    assert recorder.of("checkpoint") == []
+
+
+@pytest.fixture
+def time(monkeypatch):
+    """A clock that moves only when a test moves it."""
+
+    class Time:
+        now = 100.0
+
+        def perf_counter(self):
+            return self.now
+
+    time = Time()
+    monkeypatch.setattr(loop, "time", time)
+    return time
+
+
+def test_the_clock_goes_on_from_earlier_runs_and_stands_still_while_paused(time):
+    clock = loop.Clock(7.0)
+    time.now += 2
+    assert clock.seconds == 9
+    with clock.paused():
+        time.now += 50
+    time.now += 1
+    assert clock.seconds == 10
+
+
+def test_the_clock_leaves_out_checkpoints_and_the_time_they_are_given_is_right(time):
+    class Slow(Recorder):
+        def update(self, state, batch):
+            time.now += 1
+            return super().update(state, batch)
+
+        def checkpoint(self, state, position, validate):
+            time.now += 100
+
+    clock = loop.Clock()
+    run(Slow(), clock=clock, steps=10, validate_every=4)
+    assert clock.seconds == 10

@@ -1,0 +1,85 @@
+"""metrics.jsonl: the means of sums, and what happens to it when a run is interrupted."""
+
+import json
+import math
+
+import pytest
+
+from transformer.config import TrainConfig, UserError
+from transformer.training.loop import Clock
+from transformer.training.loss import LossSums
+from transformer.training.progress import Reporter
+
+
+@pytest.fixture
+def reporter(tmp_path):
+    def build(step=0, **settings):
+        return Reporter(
+            tmp_path,
+            TrainConfig(**settings),
+            step,
+            Clock(),
+            learning_rate=lambda step: step / 1000,
+            epoch=lambda step: step / 10,
+        )
+
+    return build
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_means_are_sums_over_tokens_not_means_of_means(reporter, tmp_path, capsys):
+    writer = reporter(log_every=2, steps=10)
+    writer.update(1, LossSums(loss=20.0, nll=10.0, correct=1.0, tokens=10.0))
+    writer.update(2, LossSums(loss=10.0, nll=80.0, correct=29.0, tokens=20.0))
+    writer.close()
+    [line] = lines(tmp_path)
+    assert line["step"] == 2
+    assert line["loss"] == pytest.approx(30 / 30)
+    assert line["perplexity"] == pytest.approx(math.exp(90 / 30))
+    assert line["accuracy"] == pytest.approx(30 / 30)
+    assert line["learning_rate"] == 0.002
+    assert line["epoch"] == 0.2
+    assert line["tokens_per_second"] > 0
+    shown = capsys.readouterr().out
+    for word in ("update 2/10", "loss 1.000 nats/token", "perplexity 20.1", "tokens/s", "left"):
+        assert word in shown
+
+
+def test_each_report_begins_anew_and_the_last_update_is_reported(reporter, tmp_path):
+    writer = reporter(log_every=2, steps=5)
+    for step in range(1, 6):
+        writer.update(step, LossSums(loss=float(step), nll=1.0, correct=0.0, tokens=1.0))
+    writer.close()
+    assert [(line["step"], line["loss"]) for line in lines(tmp_path)] == [(2, 1.5), (4, 3.5), (5, 5)]
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_a_number_is_an_error_that_names_the_update(reporter, loss):
+    writer = reporter(log_every=100)
+    writer.update(6, LossSums(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
+    with pytest.raises(UserError, match="update 7 .*warmup_steps"):
+        writer.update(7, LossSums(loss=loss, nll=1.0, correct=0.0, tokens=1.0))
+
+
+def test_resuming_forgets_the_lines_after_the_checkpoint_and_half_a_line(reporter, tmp_path):
+    first = reporter()
+    for step in (100, 200, 300):
+        first.write(step, {"loss": step / 100})
+    first.close()
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"step": 150, "lo')
+    resumed = reporter(step=200)
+    resumed.write(250, {"loss": 9.0})
+    resumed.close()
+    assert [line["step"] for line in lines(tmp_path)] == [100, 200, 250]
+
+
+def test_a_validation_is_one_more_line(reporter, tmp_path):
+    writer = reporter()
+    writer.write(1000, {"validation_bleu": 31.5})
+    writer.close()
+    [line] = lines(tmp_path)
+    assert (line["step"], line["validation_bleu"]) == (1000, 31.5)

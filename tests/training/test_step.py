@@ -1,0 +1,128 @@
+"""One update: accumulation, dropout keys, and one update whose result is kept in a file."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config import Config, OptimizerConfig
+from transformer.training.optimizer import make_optimizer
+from transformer.training.step import apply, gradients, init_state, update
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "update.json"
+HOW_TO_REGENERATE = (
+    "Three updates from a fixed seed no longer give the parameters in tests/golden/update.json. "
+    "If you did not mean to change the model, its initialisation, dropout, the loss or Adam, this "
+    "is a bug. If you did, and all other tests pass, write the file anew with\n"
+    "    REGENERATE_GOLDEN=1 python -m pytest tests/training/test_step.py\n"
+    "and say in the commit why the numbers moved."
+)
+
+
+def compiled_update(config):
+    return jax.jit(partial(update, config, make_optimizer(config)))
+
+
+def quick(config):
+    """With a warm-up so short that every update counts."""
+    return Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
+
+
+def start_of(config):
+    return jax.jit(init_state, static_argnums=0)(config)
+
+
+def assert_close(a, b, **tolerance):
+    jax.tree.map(partial(np.testing.assert_allclose, **tolerance), a, b)
+
+
+def test_accumulation_over_micro_batches_equals_the_big_batch(
+    small_config, random_params, random_batch
+):
+    params, batch = random_params(small_config().model), random_batch(rows=12)
+    results = []
+    for parts in (1, 2, 3):
+        config = small_config(micro_batches=parts)
+        grads, sums = jax.jit(partial(gradients, config))(params, batch)
+        results.append((jax.tree.map(lambda g, sums=sums: g / sums.tokens, grads), sums))
+    assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
+    assert_close(results[2], results[0], atol=1e-6, rtol=1e-5)
+
+
+def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
+    small_config, random_batch
+):
+    config = quick(small_config(micro_batches=2))
+    state, batch = start_of(config), random_batch(rows=4)
+    grads, sums = jax.jit(partial(gradients, config))(state.params, batch)
+    expected = apply(make_optimizer(config), state, grads, sums)
+    updated, updated_sums = compiled_update(config)(state, batch)
+    assert_close(updated.params, expected.params, atol=1e-6)
+    assert_close(updated_sums, sums, rtol=1e-6)
+    # Adam's first moment is a tenth of the gradient that it was given.
+    moment = next(leaf for leaf in updated.opt_state if hasattr(leaf, "mu")).mu
+    assert_close(moment, jax.tree.map(lambda g: g / sums.tokens / 10, grads), atol=1e-7, rtol=1e-4)
+
+
+def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch):
+    config = quick(small_config(model={"dropout": 0.1}, label_smoothing=0.0))
+    step, state, batch = compiled_update(config), start_of(config), random_batch()
+    losses = []
+    for _ in range(30):
+        state, sums = step(state, batch)
+        losses.append(float(sums.loss / sums.tokens))
+    assert state.step == 30
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_dropout_differs_between_steps_and_repeats_for_the_same_step(small_config, random_batch):
+    config = small_config(model={"dropout": 0.5})
+    step, state, batch = compiled_update(config), start_of(config), random_batch()
+    first, again = step(state, batch)[1].loss, step(state, batch)[1].loss
+    other_step = step(state.replace(step=jnp.int32(1)), batch)[1].loss
+    other_seed = step(state.replace(key=jax.random.key(99)), batch)[1].loss
+    assert first == again
+    assert len({float(first), float(other_step), float(other_seed)}) == 3
+
+
+def test_dropout_differs_between_micro_batches(small_config, random_params, random_batch):
+    # Both parts hold the same sentences, so with the same dropout each would be half of the sum.
+    config = small_config(model={"dropout": 0.5}, micro_batches=2)
+    one = random_batch(rows=1)
+    batch = jax.tree.map(lambda ids: jnp.repeat(ids, 2, axis=0), one)
+    params, key = random_params(config.model), jax.random.key(0)
+    both = jax.jit(partial(gradients, config))(params, batch, key)[1].loss
+    single = jax.jit(partial(gradients, small_config(model={"dropout": 0.5})))
+    parts = [single(params, one, jax.random.fold_in(key, index))[1].loss for index in (0, 1)]
+    assert not np.isclose(parts[0], parts[1])
+    np.testing.assert_allclose(both, sum(parts), rtol=1e-5)
+
+
+def test_same_seed_starts_the_same_and_another_seed_does_not(small_config):
+    first, again, other = (start_of(small_config(seed=seed)) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.params.embedding.source, again.params.embedding.source)
+    assert not np.allclose(first.params.embedding.source, other.params.embedding.source)
+    assert (jax.random.key_data(first.key) != jax.random.key_data(other.key)).any()
+
+
+def test_three_updates_give_the_parameters_on_file(small_config, random_batch):
+    config = quick(small_config(model={"dropout": 0.1}, micro_batches=2))
+    step, state = compiled_update(config), start_of(config)
+    for seed in range(3):
+        state, sums = step(state, random_batch(seed=seed))
+    result = {"loss": float(sums.loss), "tokens": float(sums.tokens)}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        result[name] = float(np.abs(np.asarray(leaf, np.float64)).sum())
+    if os.environ.get("REGENERATE_GOLDEN"):
+        GOLDEN.write_text(json.dumps(result, indent=2) + "\n")
+    expected = json.loads(GOLDEN.read_text())
+    assert result.keys() == expected.keys(), HOW_TO_REGENERATE
+    for name, value in expected.items():
+        np.testing.assert_allclose(
+            result[name], value, rtol=1e-4, err_msg=f"{name}\n{HOW_TO_REGENERATE}"
+        )
