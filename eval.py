@@ -10,12 +10,14 @@ def main(words: list[str]) -> None:
     import json
     import time
     from dataclasses import replace
+    from pathlib import Path
 
+    from transformer.checkpoints import load_params
     from transformer.data.corpus import read_pairs
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import score
-    from transformer.run import load_params, write_text
+    from transformer.run import write_text
 
     # The test set as raw text: scores are against what people wrote, never against tokens.
     data = config.data
@@ -46,13 +48,16 @@ def main(words: list[str]) -> None:
     # Keep both.
     folder = command.run / "eval"
     folder.mkdir(exist_ok=True)
-    stem = f"{split}-{command.checkpoint}"
+    test_set = Path(command.test_files[0]).stem if command.test_files else split
+    search = f"beam{config.decode.beam_size}-alpha{config.decode.alpha}"
+    stem = f"{test_set}-{command.checkpoint}-{search}"
     write_text(folder / f"{stem}.{data.target}", "".join(f"{line}\n" for line in hypotheses))
     record = {
         "test_set": name,
         "direction": f"{data.source}-{data.target}",
         "sentences": len(pairs),
         "checkpoint": label,
+        "seconds": round(seconds, 1),
         "decode": vars(config.decode),
         "scores": [metric.to_dict() for metric in scores],
     }

@@ -11,12 +11,13 @@ def main(words: list[str]) -> None:
     folder, config = parse_train(words)
 
     # Slow imports come after the command line has been understood.
-    import signal
+    import shlex
     import sys
     from dataclasses import replace
 
     import jax
 
+    from transformer.checkpoints import Checkpoints, Progress
     from transformer.data.batching import Position, batches, make_plan
     from transformer.data.corpus import read_pairs
     from transformer.data.token_store import encode_pairs
@@ -24,7 +25,7 @@ def main(words: list[str]) -> None:
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import bleu
     from transformer.model.params import count_params
-    from transformer.run import Checkpoints, Progress, create_run, is_run, refuse_other_config
+    from transformer.run import create_run, is_run, take_up_run
     from transformer.training import loop, parallel
     from transformer.training.optimizer import learning_rate, make_optimizer
     from transformer.training.progress import Reporter
@@ -35,7 +36,7 @@ def main(words: list[str]) -> None:
     tokenizers = load_tokenizers(folder / "tokenizer") if resuming else make_tokenizers(config.data)
     config = config.with_vocabularies(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     if resuming:
-        refuse_other_config(folder, config)
+        take_up_run(folder, config)
     else:
         create_run(folder, config, tokenizers)
 
@@ -48,14 +49,21 @@ def main(words: list[str]) -> None:
     # The state: restored, or new.
     optimizer = make_optimizer(config)
     checkpoints = Checkpoints(folder, config)
-    restored = checkpoints.restore(parallel.replicated(mesh))
-    state, progress = restored or (init_state(config), Progress(epoch=0, batch=0, seconds=0.0))
-    state = parallel.replicate(mesh, state)
+    state, progress = checkpoints.restore(parallel.replicated(mesh)) or (
+        parallel.replicate(mesh, init_state(config)),
+        Progress(plan=plan.digest),
+    )
+    position = Position(progress.epoch, progress.batch)
+    if progress.plan != plan.digest:
+        position = Position(progress.epoch + 1)
+        print(
+            "the batches are not those that this run began with (another number of devices, or "
+            f"other data): going on with the next epoch, number {position.epoch + 1}"
+        )
     step = int(state.step)
     print(
         f"run folder  {folder}\n"
-        f"devices     {jax.device_count()} x {jax.devices()[0].device_kind}, "
-        f"{jax.process_count()} process(es), {config.model.dtype}\n"
+        f"devices     {jax.device_count()} x {jax.devices()[0].device_kind}, {config.model.dtype}\n"
         f"model       {count_params(state.params):,} parameters\n"
         f"data        {len(pairs):,} pairs ({plan.left_out:,} left out), "
         f"{plan.batches_per_epoch:,} updates an epoch, {len(plan.buckets)} batch shapes, "
@@ -79,7 +87,8 @@ def main(words: list[str]) -> None:
     )
 
     def validate(state) -> float:
-        outputs = translate(validation_config, state.params, tokenizers, [s for s, _ in validation])
+        params = parallel.local_copy(state.params)
+        outputs = translate(validation_config, params, tokenizers, [s for s, _ in validation])
         value = bleu(outputs, [target for _, target in validation])
         reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
         for (source, target), output in list(zip(validation, outputs))[:3]:
@@ -89,37 +98,35 @@ def main(words: list[str]) -> None:
 
     def checkpoint(state, position, with_validation) -> None:
         value = validate(state) if with_validation else None
-        checkpoints.save(state, Progress(position.epoch, position.batch, clock.seconds, value))
-
-    stop_signals = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda received, frame: stop_signals.append(received))
+        checkpoints.save(state, Progress(*position, plan.digest, clock.seconds, value))
 
     # Training.
-    state = loop.train(
-        config.train,
-        state,
-        stream=(
-            (parallel.shard_batch(mesh, batch), position)
-            for batch, position in batches(
-                pairs, plan, config.train.seed, Position(progress.epoch, progress.batch)
-            )
-        ),
-        update=parallel.jit_update(mesh, config, optimizer),
-        report=reporter.update,
-        checkpoint=checkpoint,
-        clock=clock,
-        should_stop=lambda: bool(stop_signals),
-    )
-    checkpoints.close()
-    reporter.close()
-    if int(state.step) < config.train.steps:
-        print(
-            f"stopped after update {int(state.step):,}; continue with: python {' '.join(sys.argv)}"
+    try:
+        state = loop.train(
+            config.train,
+            state,
+            stream=(
+                (parallel.shard_batch(mesh, batch), position)
+                for batch, position in batches(pairs, plan, config.train.seed, position)
+            ),
+            update=parallel.jit_update(mesh, config, optimizer),
+            report=reporter.update,
+            checkpoint=checkpoint,
+            clock=clock,
+            should_stop=loop.stop_on_signals(),
         )
+    finally:
+        reporter.close()
+        checkpoints.close()
+
+    if int(state.step) < config.train.steps:
+        again = shlex.join(["python", *sys.argv])
+        print(f"stopped after update {int(state.step):,}; continue with: {again}")
     else:
-        print(f"done: {config.train.steps:,} updates in {clock.seconds / 60:.1f} minutes; "
-              f"score it with: python eval.py {folder}")  # fmt: skip
+        print(
+            f"done: {config.train.steps:,} updates in {clock.seconds / 60:.1f} minutes; "
+            f"score it with: python eval.py {shlex.quote(str(folder))}"
+        )
 
 
 if __name__ == "__main__":

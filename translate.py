@@ -1,8 +1,11 @@
 """Translate line by line: `python translate.py runs/quickstart < source.txt > translation.txt`.
 
-Every line of input gives one line of output, a blank one a blank one. With a terminal as standard
+Every line of input gives one line of output, a blank one a blank one. Lines are translated in
+blocks of 16 batches, so that sentences of like lengths go together. With a terminal as standard
 input it asks for one sentence after the other.
 """
+
+from collections.abc import Iterator
 
 from transformer.command_line import TranslateCommand, parse_with_run, run_command
 from transformer.config import UserError
@@ -16,9 +19,9 @@ def main(words: list[str]) -> None:
     from functools import partial
     from itertools import islice
 
+    from transformer.checkpoints import load_params
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import translate
-    from transformer.run import load_params
 
     tokenizers = load_tokenizers(command.run / "tokenizer")
     params, label = load_params(command.run, config, command.checkpoint)
@@ -31,21 +34,23 @@ def main(words: list[str]) -> None:
         converse(translator, config.data.source)
         return
 
-    # Several batches at a time: enough to sort by length, little enough to stream.
-    for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(encoding="utf-8", newline="\n")
-    done = 0
-    try:
-        while lines := list(islice(sys.stdin, 16 * config.decode.batch_sentences)):
-            for translation in translator([line.rstrip("\r\n") for line in lines]):
-                print(translation)
-            sys.stdout.flush()
-            done += len(lines)
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"standard input is not UTF-8 ({error.reason}, after line {done:,}): "
-            "convert it, for example with iconv"
-        ) from error
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    lines = read_lines(sys.stdin.buffer)
+    while block := list(islice(lines, 16 * config.decode.batch_sentences)):
+        for translation in translator(block):
+            print(translation)
+
+
+def read_lines(stream) -> Iterator[str]:
+    """Lines of UTF-8 text; only a line feed ends a line. Raises UserError naming a bad line."""
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"line {number:,} of standard input is not UTF-8 ({error.reason}): "
+                "convert it, for example with iconv"
+            ) from error
 
 
 def converse(translator, language: str) -> None:

@@ -11,7 +11,7 @@ from ctranslate2.specs import common_spec, transformer_spec
 from transformer.config import ModelConfig
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.layers import position_encoding
-from transformer.model.params import Attention, DecoderLayer, EncoderLayer, Norm, Params
+from transformer.model.params import Attention, DecoderLayer, Embedding, EncoderLayer, Norm, Params
 
 UNKNOWN = 3
 
@@ -19,7 +19,7 @@ UNKNOWN = 3
 def save_model(config: ModelConfig, params: Params, folder: Path, max_length: int) -> None:
     """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
 
-    For models with sinusoidal positions, relu, one shared embedding and no output bias.
+    For models with sinusoidal positions, relu, one vocabulary and no output bias.
     """
     params = jax.tree.map(np.asarray, params)
     spec = transformer_spec.TransformerSpec.from_config(
@@ -38,9 +38,10 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
             set_norm(stack_spec.layer_norm, stack.norm)
         for number, layer_spec in enumerate(stack_spec.layer):
             set_layer(layer_spec, jax.tree.map(operator.itemgetter(number), stack.layers))
-    spec.encoder.embeddings[0].weight = params.embedding.source
-    spec.decoder.embeddings.weight = params.embedding.source
-    spec.decoder.projection.weight = params.embedding.source
+    source, target, output = tables(params.embedding)
+    spec.encoder.embeddings[0].weight = source
+    spec.decoder.embeddings.weight = target
+    spec.decoder.projection.weight = output
 
     names = vocabulary(config.source_vocab_size)
     spec.register_source_vocabulary(names)
@@ -53,6 +54,12 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
     spec.optimize()
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
+
+
+def tables(embedding: Embedding) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The embedding matrices of source, target and output, some of which may be one."""
+    target = embedding.source if embedding.target is None else embedding.target
+    return embedding.source, target, target if embedding.output is None else embedding.output
 
 
 def vocabulary(size: int) -> list[str]:

@@ -58,7 +58,7 @@ def main(words: list[str]) -> None:
         f"an epoch of batches (median of {epoch.rounds})": epoch.median,
     }
     rows = [
-        {"stage": stage, "seconds": f"{seconds:.2f}", "pairs/s": f"{len(pairs) / seconds:,.0f}"}
+        {"stage": stage, "seconds": f"{seconds:.3f}", "pairs/s": f"{len(pairs) / seconds:,.0f}"}
         for stage, seconds in stages.items()
     ]
     print(f"{command.config_file}: {len(pairs):,} pairs, {plan.left_out:,} left out\n")

@@ -105,7 +105,7 @@ def test_rows(
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import score
-    from transformer.run import load_params
+    from transformer.checkpoints import load_params
 
     config = replace(config, decode=replace(config.decode, beam_size=command.beam_size))
     sources, references = zip(*read_pairs(config.data, "test"))

@@ -102,10 +102,10 @@ plt.show()
 # A run folder is all that is needed: its config, its vocabulary, its checkpoints.
 
 # %%
+from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
-from transformer.run import load_params
 
 config = load_run_config(run)
 tokenizers = load_tokenizers(run / "tokenizer")
@@ -135,8 +135,8 @@ for metric in score(hypotheses, [target for _, target in pairs]):
 # ## What the decoder looks at
 #
 # Cross-attention: each row is a German token about to be written, each column an English one, and
-# the shade says how much the last layer's heads look at it, on average. The model is pure functions, so
-# looking inside is one more function call on the finished translation.
+# the shade says how much the last layer's heads look at it, on average. The model is pure functions,
+# so looking inside is one more function call on the finished translation.
 
 # %%
 import numpy as np

@@ -22,10 +22,12 @@ from jaxtyping import install_import_hook
 beartype.checked = beartype.beartype(
     conf=beartype.BeartypeConf(
         hint_overrides=beartype.FrozenDict({jax.Array: object}),
-        is_pep484_tower=True,
+        is_pep484_tower=True,  # a whole number is a float too
     )
 )
-install_import_hook("transformer", "beartype.checked")
+# Settings are left out: that wrong ones are refused is the work of `validate`.
+rooms = ["model", "training", "data", "decoding", "evaluation", "run"]
+install_import_hook([f"transformer.{room}" for room in rooms], "beartype.checked")
 
 import jax.numpy as jnp
 

@@ -22,11 +22,14 @@ RunCommand = TypeVar("RunCommand")
 
 def run_command(main: Callable[[list[str]], None]) -> None:
     """Run a command's main; a UserError becomes one sentence on stderr and exit code 2."""
+    sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
     try:
         main(sys.argv[1:])
     except UserError as error:
-        print(f"error: {error}" if "error:" not in str(error) else error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BrokenPipeError:
         # The reader has gone (`| head`): send what is left nowhere, so that exiting is quiet too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -75,9 +78,9 @@ class TranslateCommand:
 
 def parse_train(words: list[str]) -> tuple[Path, Config]:
     """The run folder and the checked config. The config file's settings are the defaults."""
-    has_file = words and not words[0].startswith("-")
-    config = load_config(words[0]) if has_file else Config()
-    default = TrainCommand(Path(words[0]) if has_file else tyro.MISSING, config)
+    path = _first_word(words, "python train.py CONFIG [--settings]")
+    config = load_config(path) if path else Config()
+    default = TrainCommand(path or tyro.MISSING, config)
     command = tyro.cli(TrainCommand, args=words, default=default, prog="train.py")
     validate(command.settings)
     return command.run or Path("runs") / command.config_file.stem, command.settings
@@ -87,13 +90,22 @@ def parse_with_run(
     command: type[RunCommand], words: list[str], prog: str
 ) -> tuple[RunCommand, Config]:
     """An EvalCommand or TranslateCommand, and the run's config with its `decode` settings."""
-    has_run = words and not words[0].startswith("-")
-    config = load_run_config(Path(words[0])) if has_run else Config()
-    default = command(Path(words[0]) if has_run else tyro.MISSING, decode=config.decode)
+    path = _first_word(words, f"python {prog} RUN [--settings]")
+    config = load_run_config(path) if path else Config()
+    default = command(path or tyro.MISSING, decode=config.decode)
     parsed = tyro.cli(command, args=words, default=default, prog=prog)
     config = dataclasses.replace(config, decode=parsed.decode)
     validate(config)
     return parsed, config
+
+
+def _first_word(words: list[str], usage: str) -> Path | None:
+    """The path that the other words' defaults depend on; None when tyro is to explain itself."""
+    if not words or words[0] in ("-h", "--help"):
+        return None
+    if words[0].startswith("-"):
+        raise UserError(f"{words[0]} comes too early: {usage}")
+    return Path(words[0])
 
 
 def load_config(path: str | Path) -> Config:
@@ -126,7 +138,7 @@ def load_run_config(folder: Path) -> Config:
         )
     try:
         return from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}): restore it from the config") from error
 
 
@@ -138,10 +150,10 @@ def validate(config: Config) -> None:
             value = getattr(values, name)
             refusal = _refusal(value, hint)
             if refusal:
-                raise UserError(f"config error: {section.name}.{name} ({value!r}) {refusal}")
+                raise UserError(f"{section.name}.{name} ({value!r}) {refusal}")
     for subject, allowed, rule in _rules(config):
         if not allowed:
-            raise UserError(f"config error: {subject} {rule}")
+            raise UserError(f"{subject} {rule}")
 
 
 def _refusal(value: object, hint: object) -> str | None:
@@ -185,8 +197,7 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         (
             f"data.dataset ({data.dataset!r})",
             bool(data.dataset) != bool(data.train_files),
-            "and data.train_files exclude each other: "
-            'for files set data.dataset to "", for TFDS leave data.train_files empty',
+            "must be a TFDS dataset, or empty beside data.train_files",
         ),
         (
             "data.validation_files",

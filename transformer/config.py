@@ -118,7 +118,7 @@ class DataConfig:
     target_tokenizer: str = ""
     """The same for the target; with a shared vocabulary the two are one."""
     max_length: Positive = 256
-    """Longest sentence to train on, in tokens; longer pairs are left out and counted."""
+    """Longest sentence to train on, in tokens, EOS included; longer pairs are left out."""
     batch_tokens: Positive = 4096
     """Most source and most target tokens in a batch, padding included."""
     num_buckets: Positive = 12
@@ -184,7 +184,7 @@ class DecodeConfig:
     stop: Literal["bound", "full"] = "bound"
     """When a sentence is done: no open hypothesis can still win, or beam_size have ended."""
     max_extra_length: Count = 50
-    """Longest output: source tokens plus this."""
+    """Longest output, EOS included: source tokens plus this."""
     batch_sentences: Positive = 32
     """Sentences decoded together."""
 

@@ -4,32 +4,15 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import orbax.checkpoint as ocp
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from small_run import run, start, write_data
+from small_run import run, start
 
 KILLS = int(os.environ.get("KILLS", "4"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory) -> Path:
-    return write_data(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="module")
-def undisturbed(config, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    result = run("train.py", config, "--run", folder)
-    assert result.returncode == 0, result.stderr
-    return folder
 
 
 def final_state(folder: Path) -> dict[str, np.ndarray]:

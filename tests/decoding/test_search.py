@@ -228,7 +228,8 @@ def test_room_for_more_tokens_changes_nothing(beam):
 @BEAMS
 def test_a_sentence_that_reaches_its_limit_gets_its_best_open_hypothesis(beam):
     # EOS is out of reach, so every sentence runs into its own limit.
-    config, table, limits = DecodeConfig(beam_size=beam), random_table(6, end=-40), [2, 7, 4, 0]
+    config, table = DecodeConfig(beam_size=beam), random_table(6, end=-100)
+    limits = [2, 7, 4, 0]
     result = run_on(config, table, limits)
     for sentence, limit in enumerate(limits):
         tokens = words(result.tokens[sentence, 0])

@@ -5,6 +5,7 @@ pairs of like lengths share a bucket: a rectangle of source and target lengths, 
 little is padded. Each bucket is one batch shape.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -43,6 +44,12 @@ class BatchPlan:
     @property
     def batches_per_epoch(self) -> int:
         return sum(_ceiling(len(m), b.rows) for m, b in zip(self.members, self.buckets))
+
+    @property
+    def digest(self) -> str:
+        """Of shapes and members: a Position means the same in two plans with the same digest."""
+        parts = [repr(self.buckets).encode(), *(members.tobytes() for members in self.members)]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 class Position(NamedTuple):

@@ -178,11 +178,13 @@ def _keep_ended(
 
 
 def _moved_on(config: DecodeConfig, state: SearchState, **changes: Any) -> SearchState:
-    """The next state; what has been found for a sentence that is done stays as it is."""
-    new = state.replace(position=state.position + 1, **changes)
-    ended = jnp.where(state.done[:, None, None], state.ended, new.ended)
-    scores = jnp.where(state.done[:, None], state.scores, new.scores)
-    new = new.replace(ended=ended, scores=scores)
+    """The next state; whatever has been found for a sentence that is done stays as it is."""
+    cache = changes.pop("cache")
+    kept = {
+        name: jnp.where(jnp.expand_dims(state.done, range(1, new.ndim)), getattr(state, name), new)
+        for name, new in changes.items()
+    }
+    new = state.replace(position=state.position + 1, cache=cache, **kept)
     return new.replace(done=state.done | is_done(config, new))
 
 

@@ -1,5 +1,7 @@
 """Sentences in, sentences out: tokenize, sort by length, batch, search, restore the order."""
 
+import sys
+import warnings
 from collections.abc import Sequence
 from functools import partial
 
@@ -23,18 +25,34 @@ LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 def translate(
     config: Config, params: Params, tokenizers: Tokenizers, sentences: Sequence[str]
 ) -> list[str]:
-    """The best translation of each sentence, in the order given. None is dropped or shortened.
+    """The best translation of each sentence, in the order given; one line each, none dropped.
 
-    A sentence without a token (a blank line) becomes an empty one.
+    A sentence without a token (a blank line) becomes an empty one. Learned positions end somewhere:
+    there, and only there, a longer sentence is cut, with a warning.
     """
-    sources = tokenizers.source.encode(list(sentences))
+    sources = [_cut(config, ids) for ids in tokenizers.source.encode(list(sentences))]
     outputs: list[list[int]] = [[] for _ in sources]
     by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
     for indices in _batches(config, sources, by_length):
         result = search_batch(config, params, _pad_batch(config, [sources[i] for i in indices]))
         for index, tokens in zip(indices, np.asarray(result.tokens[:, 0])):
             outputs[index] = tokens.tolist()
-    return tokenizers.target.decode(outputs)
+    return [" ".join(text.splitlines()) for text in tokenizers.target.decode(outputs)]
+
+
+def _cut(config: Config, ids: list[int]) -> list[int]:
+    longest = _last_position(config)
+    if len(ids) < longest:
+        return ids
+    warnings.warn(
+        f"a sentence of {len(ids)} tokens was cut to model.max_positions ({longest})", stacklevel=3
+    )
+    return ids[: longest - 1]
+
+
+def _last_position(config: Config) -> int:
+    """How many positions the model knows."""
+    return config.model.max_positions if config.model.positions == "learned" else sys.maxsize
 
 
 def _batches(config: Config, sources: list[list[int]], order: list[int]) -> list[list[int]]:
@@ -54,6 +72,7 @@ def _pad_batch(config: Config, sources: list[list[int]]) -> Int[np.ndarray, "B S
     """One of few shapes: the rows a power of two, the length one of LENGTHS."""
     longest = max(map(len, sources)) + 1
     length = next((n for n in LENGTHS if n >= longest), 1 << (longest - 1).bit_length())
+    length = min(length, _last_position(config))
     rows = min(1 << (len(sources) - 1).bit_length(), config.decode.batch_sentences)
     return pad_sources(sources, rows, length)
 
@@ -64,7 +83,8 @@ def search_batch(config: Config, params: Params, source: Int[Array, "B S"]) -> S
     memory = encode(config.model, params, source)
     tokens = memory.lengths - 1  # without EOS
     limits = jnp.where(tokens > 0, tokens + config.decode.max_extra_length, 0)
-    max_length = source.shape[1] + config.decode.max_extra_length
+    max_length = min(source.shape[1] + config.decode.max_extra_length, _last_position(config))
+    limits = jnp.minimum(limits, max_length)
     cache = init_cache(config.model, params, memory, max_length)
     return search(
         config.decode,

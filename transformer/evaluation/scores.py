@@ -13,21 +13,25 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Score:
-    """One metric over a test set; `low` and `high` bound its 95 % bootstrap interval."""
+    """One metric over a test set; `low` and `high` bound its 95 % bootstrap interval.
+
+    They are None where the score is so near 0 that sacreBLEU gives no interval.
+    """
 
     name: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     signature: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} {self.value:.1f}  (95 % interval {self.low:.1f} to {self.high:.1f})"
-            f"\n  {self.signature}"
-        )
+        interval = (
+            "no interval" if self.low is None
+            else f"95 % interval {self.low:.1f} to {self.high:.1f}"
+        )  # fmt: skip
+        return f"{self.name} {self.value:.1f}  ({interval})\n  {self.signature}"
 
-    def to_dict(self) -> dict[str, str | float]:
+    def to_dict(self) -> dict[str, str | float | None]:
         return asdict(self)
 
 
@@ -42,11 +46,18 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
 
 
 def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
+    hypotheses, references = list(hypotheses), [list(references)]
+    try:
+        result = metric.corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)
+    except TypeError:  # sacreBLEU fails when some resamples score 0 and some do not
+        result = metric.corpus_score(hypotheses, references)
     signature = metric.get_signature().format()
     report = json.loads(result.format(width=4, signature=signature, is_json=True))
-    mean, half_width = report["confidence_mean"], report["confidence_var"]
-    return Score(result.name, result.score, mean - half_width, mean + half_width, signature)
+    low = high = None
+    if "confidence_mean" in report:
+        low = report["confidence_mean"] - report["confidence_var"]
+        high = report["confidence_mean"] + report["confidence_var"]
+    return Score(result.name, result.score, low, high, signature)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -23,7 +23,7 @@ from transformer.model.layers import (
     residual,
     split,
 )
-from transformer.model.params import DecoderLayer, Embedding, EncoderLayer, Params, Stack
+from transformer.model.params import DecoderLayer, Embedding, EncoderLayer, Norm, Params, Stack
 
 
 @struct.dataclass
@@ -253,8 +253,15 @@ def final_norm(config: ModelConfig, stack: Stack, x: Float[Array, "B T D"]) -> A
 
 
 def cast(config: ModelConfig, params: Params) -> Params:
-    """The parameters in the precision of the matrix products."""
-    return jax.tree.map(lambda leaf: leaf.astype(config.dtype), params)
+    """The parameters in the precision of the matrix products; norms stay as they are."""
+
+    def is_norm(node):
+        return isinstance(node, Norm)
+
+    def cast_leaf(leaf):
+        return leaf if is_norm(leaf) else leaf.astype(config.dtype)
+
+    return jax.tree.map(cast_leaf, params, is_leaf=is_norm)
 
 
 def unstack(stack: Stack) -> list[DecoderLayer]:

@@ -1,5 +1,6 @@
 """The training loop: step, report, evaluate, save, stop. Takes functions, knows no model."""
 
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +17,20 @@ Position = TypeVar("Position")
 MAX_IN_FLIGHT = 8
 """Updates dispatched before waiting for the oldest: the device is never idle, nor is the queue long
 (XLA aborts when hundreds of steps wait on few cores)."""
+
+
+def stop_on_signals() -> Callable[[], bool]:
+    """Whether Ctrl-C or SIGTERM has come since. A second one ends the process as usual."""
+    received = []
+
+    def remember(number, frame):
+        received.append(number)
+        signal.signal(number, signal.default_int_handler)
+        print("\nstopping: this update is finished and saved; once more to quit at once")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, remember)
+    return lambda: bool(received)
 
 
 class Clock:
@@ -52,9 +67,9 @@ def train(
     """Updates until `settings.steps`, or until `should_stop()`.
 
     report(step, sums) is called for every update, a few updates late.
-    checkpoint(state, position, validate) is called every `validate_every` updates and at the end;
-    `validate` is false when the loop was asked to stop, since then time is short. `position` is
-    the stream's after the last batch used.
+    checkpoint(state, position, validate) is called every `validate_every` updates and at the end,
+    and, with `validate` false, when the loop is asked to stop in between. `position` is the
+    stream's after the last batch used.
     """
     waiting: deque[tuple[int, LossSums]] = deque()
     step = int(state.step)
@@ -64,12 +79,13 @@ def train(
         step += 1
         waiting.append((step, sums))
         stopping = should_stop()
-        pausing = stopping or step % settings.validate_every == 0 or step == settings.steps
+        validating = step % settings.validate_every == 0 or step == settings.steps
+        pausing = stopping or validating
         while len(waiting) > (0 if pausing else MAX_IN_FLIGHT):
             report(*waiting.popleft())
         if pausing:
             with clock.paused():
-                checkpoint(state, position, not stopping)
+                checkpoint(state, position, validating)
         if stopping:
             break
     return state

@@ -1,24 +1,24 @@
-"""Devices and processes: the only file that knows how many there are.
+"""Devices: the only file that knows how many there are.
 
 `update` is a function of the whole batch. Here the state is copied to every device, the batch is
 split over them, and the compiler adds the sums between devices: the same program runs on one
-device, on eight, and on many processes. `jax.pmap` is today a wrapper of the same machinery.
+device and on eight. `jax.pmap` is today a wrapper of the same machinery.
 """
 
 from functools import partial
 
 import jax
-import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer.config import Config
 from transformer.model.batch import Batch
+from transformer.model.params import Params
 from transformer.training.step import TrainState, update
 
 
 def make_mesh() -> Mesh:
-    """All devices of all processes, along one axis `data`."""
+    """All devices along one axis `data`."""
     return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
 
 
@@ -37,13 +37,13 @@ def replicate(mesh: Mesh, state: TrainState) -> TrainState:
 
 
 def shard_batch(mesh: Mesh, batch: Batch) -> Batch:
-    """The rows of a batch spread over the devices. Every process passes the whole batch."""
-    sharding = split_over(mesh)
+    """The rows of a batch spread over the devices."""
+    return jax.device_put(batch, split_over(mesh))
 
-    def shard(rows: np.ndarray) -> jax.Array:
-        return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
 
-    return jax.tree.map(shard, batch)
+def local_copy(params: Params) -> Params:
+    """One device's copy of replicated parameters, for work that is not spread."""
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
 
 
 def jit_update(mesh: Mesh, config: Config, optimizer: optax.GradientTransformation):

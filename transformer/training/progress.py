@@ -77,6 +77,7 @@ class Reporter:
             f"learning rate {values['learning_rate']:.1e}"
         )
         if self.bar.disable:
+            # of training; validations come on top
             left = (self.settings.steps - step) * self.clock.seconds / max(step, 1)
             print(f"update {step:,}/{self.settings.steps:,}  {line}  {_minutes(left)} left")
         else:
@@ -119,7 +120,9 @@ def _forget_after(path: Path, step: int) -> None:
                 kept.append(line + "\n")
         except ValueError:
             continue  # half a line, written as the run was killed
-    path.write_text("".join(kept), encoding="utf-8")
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    temporary.replace(path)
 
 
 def _tensorboard(folder: Path, step: int):

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 CONFIG = """
 from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig

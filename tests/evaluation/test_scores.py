@@ -1,0 +1,81 @@
+"""Our scores against sacreBLEU's own command."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import sacrebleu
+
+from transformer.config import UserError
+from transformer.evaluation.scores import bleu, score
+
+REFERENCES = [
+    "Der Hund schläft im Garten.",
+    "Wir sehen das alte Haus, nicht wahr?",
+    "Sie liest jeden Abend ein Buch.",
+    "Morgen fahren wir mit dem Zug nach Berlin.",
+    "Das Kind hat den Ball gefunden.",
+]
+HYPOTHESES = [
+    "Der Hund schläft in dem Garten.",
+    "Wir sehen das Haus, nicht wahr?",
+    "sie liest am Abend ein Buch.",
+    "Morgen fahren wir mit dem Zug nach Berlin.",
+    "Das Kind fand einen Ball.",
+]
+
+
+def test_scores_and_signatures_are_those_of_the_sacrebleu_command(tmp_path):
+    for name, lines in (("hypotheses", HYPOTHESES), ("references", REFERENCES)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references")]
+    command += ["-i", str(tmp_path / "hypotheses"), "-m", "bleu", "chrf", "-w", "4", "--confidence"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ours = score(HYPOTHESES, REFERENCES)
+    assert [metric.name for metric in ours] == ["BLEU", "chrF2"]
+    for metric, theirs in zip(ours, json.loads(output)):
+        assert metric.value == pytest.approx(theirs["score"], abs=1e-4)
+        assert metric.signature == theirs["signature"]
+        middle, half_width = theirs["confidence_mean"], theirs["confidence_var"]
+        assert metric.low == pytest.approx(middle - half_width, abs=1e-3)
+        assert metric.high == pytest.approx(middle + half_width, abs=1e-3)
+
+
+def test_bleu_is_cased_and_tokenized_by_13a():
+    expected = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], tokenize="13a", lowercase=False)
+    assert bleu(HYPOTHESES, REFERENCES) == pytest.approx(expected.score)
+    assert bleu([line.lower() for line in HYPOTHESES], REFERENCES) < expected.score
+    signature = score(HYPOTHESES, REFERENCES)[0].signature
+    assert "case:mixed" in signature and "tok:13a" in signature
+
+
+def test_the_interval_holds_the_value_and_has_a_width():
+    for metric in score(HYPOTHESES, REFERENCES):
+        assert metric.low < metric.value < metric.high
+
+
+def test_perfect_translations_score_100():
+    assert [metric.value for metric in score(REFERENCES, REFERENCES)] == pytest.approx([100, 100])
+
+
+def test_a_score_prints_its_value_interval_and_signature():
+    metric = score(HYPOTHESES, REFERENCES)[0]
+    shown = str(metric)
+    assert f"BLEU {metric.value:.1f}" in shown and metric.signature in shown
+    assert f"{metric.low:.1f} to {metric.high:.1f}" in shown
+    assert metric.to_dict()["value"] == metric.value
+
+
+@pytest.mark.parametrize("function", [score, bleu])
+@pytest.mark.parametrize(
+    "hypotheses, references, message",
+    [
+        (HYPOTHESES[:4], REFERENCES, "4 translations and 5 references"),
+        (HYPOTHESES, REFERENCES[:4], "5 translations and 4 references"),
+        ([], [], "empty"),
+    ],
+)
+def test_unequal_counts_and_empty_sets_are_errors(function, hypotheses, references, message):
+    with pytest.raises(UserError, match=message):
+        function(hypotheses, references)

@@ -1,0 +1,133 @@
+"""Imports run one way (docs/design.md, section 1), and no file is long."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = [ROOT / f"{name}.py" for name in ("train", "eval", "translate")]
+PACKAGE = sorted((ROOT / "transformer").rglob("*.py"))
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_module(name):
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports(path):
+    """Every module that a file imports, at any depth of the code."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports of the project are written in full"
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            own = node.module.split(".")[0] == "transformer"
+            found |= {name if own and is_module(name) else node.module for name in inner}
+    return found
+
+
+GRAPH = {module_name(path): imports(path) for path in PACKAGE + COMMANDS}
+
+
+def of_the_project(name):
+    return {module for module in GRAPH[name] if module.split(".")[0] == "transformer"}
+
+
+def in_room(room):
+    return [name for name in GRAPH if name == room or name.startswith(room + ".")]
+
+
+MODEL_ORDER = ["batch", "params", "layers", "encoder_decoder"]
+ALLOWED = {
+    "transformer.config": set(),
+    "transformer.command_line": {"transformer.config"},
+    "transformer.training": {"transformer.config", "transformer.model", "transformer.training"},
+    "transformer.data": {"transformer.config", "transformer.model.batch", "transformer.data"},
+    "transformer.decoding.search": {"transformer.config", "transformer.model.batch"},
+    "transformer.decoding.translator": {
+        "transformer.config",
+        "transformer.model",
+        "transformer.decoding.search",
+        "transformer.data.tokenizer",
+        "transformer.data.batching",
+    },
+    "transformer.evaluation": {"transformer.config"},
+    "transformer.run": {
+        "transformer.config",
+        "transformer.command_line",
+        "transformer.model.params",
+        "transformer.training.step",
+        "transformer.data.tokenizer",
+    },
+}
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_a_room_imports_only_the_rooms_below_it(room):
+    modules = in_room(room)
+    assert modules, f"there is no {room}"
+    for module in modules:
+        for imported in of_the_project(module):
+            allowed = any(
+                imported == below or imported.startswith(below + ".") for below in ALLOWED[room]
+            )
+            assert allowed, f"{module} must not import {imported}"
+
+
+def test_every_module_is_in_a_room_that_has_a_rule():
+    rooms = [*ALLOWED, "transformer.model"]
+    packages = {module_name(path) for path in PACKAGE if path.name == "__init__.py"}
+    known = {name for room in rooms for name in in_room(room)}
+    assert set(GRAPH) - known - packages == {"train", "eval", "translate"}
+
+
+@pytest.mark.parametrize("number, name", list(enumerate(MODEL_ORDER)))
+def test_the_model_imports_only_arrays_config_and_what_comes_before(number, name):
+    libraries = {"jax", "numpy", "flax", "jaxtyping"} | sys.stdlib_module_names
+    imported = GRAPH[f"transformer.model.{name}"]
+    others = {module for module in imported if module.split(".")[0] != "transformer"}
+    assert {module.split(".")[0] for module in others} <= libraries
+    before = {f"transformer.model.{earlier}" for earlier in MODEL_ORDER[:number]}
+    assert of_the_project(f"transformer.model.{name}") <= before | {"transformer.config"}
+
+
+def test_of_flax_the_model_imports_only_struct():
+    for path in (ROOT / "transformer" / "model").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "flax":
+                assert (node.module, [alias.name for alias in node.names]) == ("flax", ["struct"])
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith("flax") for alias in node.names)
+
+
+def test_config_and_command_line_import_neither_jax_nor_flax():
+    heavy = {"jax", "flax", "jaxtyping", "numpy", "optax", "orbax"}
+    for name in ("transformer.config", "transformer.command_line"):
+        assert not {module.split(".")[0] for module in GRAPH[name]} & heavy
+
+
+def test_only_run_and_train_use_the_update_of_training():
+    users = {name for name in GRAPH if "transformer.training.step" in GRAPH[name]}
+    assert {user for user in users if not user.startswith("transformer.training")} == {
+        "transformer.run",
+        "train",
+    }
+
+
+def test_nothing_imports_the_commands():
+    for name, imported in GRAPH.items():
+        assert not {"train", "eval", "translate"} & imported, name
+
+
+@pytest.mark.parametrize("path", PACKAGE + COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_is_longer_than_300_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300

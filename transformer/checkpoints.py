@@ -1,0 +1,249 @@
+"""Checkpoints by Orbax: save in the background, restore, fall back, choose, average.
+
+Parameters and optimizer state are separate items, so that translating never reads Adam's moments.
+"""
+
+import logging
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from jax.sharding import NamedSharding, SingleDeviceSharding
+
+from transformer.config import Config, UserError
+from transformer.model.params import Params, init_params
+from transformer.training.step import TrainState, init_state
+
+ITEMS = ("params", "optimizer", "progress")
+
+logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells of every step it takes
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a checkpoint knows besides the state: where the data stream stands, and the score.
+
+    epoch, batch  the next batch to train on
+    plan          digest of the batches that the first two count
+    seconds       time spent on updates so far, validation and saving excluded
+    bleu          on the validation set; None for a checkpoint saved without a validation
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    plan: str = ""
+    seconds: float = 0.0
+    bleu: float | None = None
+
+
+class Checkpoints:
+    """The checkpoints of one run, saved in the background; the newest and the best are kept."""
+
+    def __init__(self, folder: Path, config: Config):
+        self.config = config
+        self.folder = folder.absolute() / "checkpoints"
+        self.manager = ocp.CheckpointManager(
+            self.folder,
+            item_names=ITEMS,
+            options=ocp.CheckpointManagerOptions(
+                best_fn=_bleu,
+                preservation_policy=NewestAndBest(config.train.keep_last, config.train.keep_best),
+                enable_async_checkpointing=True,
+                cleanup_tmp_directories=True,
+            ),
+        )
+
+    def save(self, state: TrainState, progress: Progress) -> None:
+        """Saves in the background; waits first for the save before it.
+
+        Raises UserError when the disk refuses, or when a parameter is not a number: the
+        checkpoints before stay good.
+        """
+        step = int(state.step)
+        if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)):
+            raise UserError(
+                f"update {step} left parameters that are not numbers, and was not saved: lower "
+                "optimizer.scale, lengthen optimizer.warmup_steps or set optimizer.clip_norm"
+            )
+        with self._explained():
+            saved = self.manager.save(
+                step,
+                args=ocp.args.Composite(
+                    params=ocp.args.StandardSave(state.params),
+                    optimizer=ocp.args.StandardSave(_optimizer_item(state)),
+                    progress=ocp.args.JsonSave(asdict(progress)),
+                ),
+                metrics=None if progress.bleu is None else {"bleu": progress.bleu},
+            )
+        if not saved and step not in self.manager.all_steps():
+            raise UserError(
+                f"{self.folder} has a checkpoint beyond step {step}, so this one was not saved: "
+                "move it away and start again"
+            )
+
+    def restore(self, sharding: NamedSharding) -> tuple[TrainState, Progress] | None:
+        """The newest intact state; None where there are no checkpoints.
+
+        Damaged ones that are newer are moved aside, and named. Raises UserError, and moves
+        nothing, when none can be read.
+        """
+        errors: dict[int, Exception] = {}
+        for step in sorted(self.manager.all_steps(), reverse=True):
+            try:
+                restored = self.manager.restore(step, args=self._restore_args(sharding))
+            except (ValueError, KeyError, OSError) as error:
+                errors[step] = error
+                continue
+            for damaged, error in errors.items():
+                self._move_aside(damaged, error)
+            state = _join(restored.params, restored.optimizer)
+            return state, Progress(**restored.progress)
+        if errors:
+            reasons = "; ".join(f"{step}: {_first_line(error)}" for step, error in errors.items())
+            raise UserError(
+                f"no checkpoint of {self.folder} can be read ({reasons}): "
+                "move the folder away to start anew"
+            )
+        return None
+
+    def _restore_args(self, sharding: NamedSharding) -> ocp.args.Composite:
+        shapes = jax.eval_shape(partial(init_state, self.config))
+        item = {"params": shapes.params, "optimizer": jax.eval_shape(_optimizer_item, shapes)}
+        target = _with_sharding(item, sharding)
+        return ocp.args.Composite(
+            params=ocp.args.StandardRestore(target["params"]),
+            optimizer=ocp.args.StandardRestore(target["optimizer"]),
+            progress=ocp.args.JsonRestore(),
+        )
+
+    def _move_aside(self, step: int, error: Exception) -> None:
+        """Orbax saves nothing below the highest step that it sees."""
+        aside = self.folder.parent / "damaged" / f"{step}-{time.time_ns()}"
+        aside.parent.mkdir(exist_ok=True)
+        shutil.move(self.folder / str(step), aside)
+        self.manager.reload()
+        print(f"checkpoint {step} is damaged ({_first_line(error)}): moved to {aside}")
+
+    def close(self) -> None:
+        """Waits until the last save is on disk. Raises UserError when it failed."""
+        with self._explained():
+            self.manager.wait_until_finished()
+            self.manager.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"cannot save to {self.folder} ({_first_line(error)}): make room, then give the "
+                "same command to go on from the last checkpoint"
+            ) from error
+
+
+def _bleu(metrics: dict[str, float]) -> float:
+    return metrics["bleu"]
+
+
+@dataclass(frozen=True)
+class NewestAndBest:
+    """Which checkpoints Orbax keeps: of the validated ones the newest and the best; the newest."""
+
+    newest: int
+    best: int
+
+    def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
+        validated = [point for point in checkpoints if point.metrics]
+        by_bleu = sorted(validated, key=lambda point: _bleu(point.metrics))
+        kept = [*validated[-self.newest :], *by_bleu[-self.best :], checkpoints[-1]]
+        return [any(point is other for other in kept) for point in checkpoints]
+
+
+def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
+    """The parameters of a run, and a few words that say which.
+
+    `checkpoint`: `best` by validation BLEU, `last`, `average` of the last `train.average_last`
+    validated ones, or a step. Raises UserError naming the steps that exist.
+    """
+    path = folder.absolute() / "checkpoints"
+    options = ocp.CheckpointManagerOptions(best_fn=_bleu, read_only=True)
+    steps = []
+    if path.is_dir():
+        manager = ocp.CheckpointManager(path, item_names=ITEMS, options=options)
+        steps = sorted(manager.all_steps())
+    if not steps:
+        raise UserError(f"{folder} has no checkpoint yet: train.py saves one after each validation")
+    chosen = _choose_steps(manager, config, steps, checkpoint)
+    params = average(_restore_params(manager, config, step) for step in chosen)
+    manager.close()
+    label = f"step {chosen[0]}" if len(chosen) == 1 else f"average of steps {chosen}"
+    return params, f"{checkpoint}: {label}"
+
+
+def average(trees: Iterable[Params]) -> Params:
+    """The mean of several sets of parameters (section 6.1), with one set in memory beside it."""
+    trees = iter(trees)
+    total, count = next(trees), 1
+    for tree in trees:
+        total, count = jax.tree.map(jnp.add, total, tree), count + 1
+    return jax.tree.map(lambda leaf: leaf / count, total)
+
+
+def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) -> list[int]:
+    scores = {step: manager.metrics(step) for step in steps}
+    validated = [step for step in steps if scores[step]]
+    if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):
+        return steps[-1:]
+    if checkpoint == "average":
+        return validated[-config.train.average_last :]
+    if checkpoint == "best":
+        return [max(validated, key=lambda step: (_bleu(scores[step]), step))]
+    if checkpoint.isdigit() and int(checkpoint) in steps:
+        return [int(checkpoint)]
+    raise UserError(
+        f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
+        f"{', '.join(map(str, steps))}"
+    )
+
+
+def _with_sharding(tree, sharding):
+    """The shapes of a tree, to be restored with that sharding."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree
+    )
+
+
+def _restore_params(manager, config: Config, step: int) -> Params:
+    shapes = jax.eval_shape(partial(init_params, config.model), jax.random.key(0))
+    target = _with_sharding(shapes, SingleDeviceSharding(jax.local_devices()[0]))
+    try:
+        args = ocp.args.Composite(params=ocp.args.StandardRestore(target))
+        return manager.restore(step, args=args).params
+    except (ValueError, KeyError, OSError) as error:
+        raise UserError(
+            f"checkpoint {step} is damaged or of another model ({_first_line(error)}): "
+            "choose another with --checkpoint"
+        ) from error
+
+
+def _optimizer_item(state: TrainState) -> dict:
+    """What Orbax stores beside the parameters; a random key travels as its two words."""
+    key = jax.random.key_data(state.key)
+    return {"step": state.step, "opt_state": state.opt_state, "key": key}
+
+
+def _join(params: Params, optimizer: dict) -> TrainState:
+    key = jax.random.wrap_key_data(optimizer["key"])
+    return TrainState(optimizer["step"], params, optimizer["opt_state"], key)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
