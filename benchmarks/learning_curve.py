@@ -13,15 +13,20 @@ set as eval.py would, and so is the average of the last `train.average_last`.
 """
 
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import orbax.checkpoint as ocp
 import tyro
 
 from benchmarks.measure import machine, table, versions
+from transformer.checkpoints import ITEMS, Progress, load_params
 from transformer.command_line import load_run_config, run_command
 from transformer.config import Config, UserError
+from transformer.data.corpus import read_pairs
+from transformer.data.tokenizer import load_tokenizers
+from transformer.decoding.translator import translate
+from transformer.evaluation.scores import score
 
 
 @dataclass(frozen=True)
@@ -101,24 +106,22 @@ def test_rows(
     command: LearningCurve, config: Config, lines: list[dict[str, float]]
 ) -> list[dict[str, str]]:
     """A row for each checkpoint that is left, and one for their average."""
-    from transformer.data.corpus import read_pairs
-    from transformer.data.tokenizer import load_tokenizers
-    from transformer.decoding.translator import translate
-    from transformer.evaluation.scores import score
-    from transformer.checkpoints import load_params
-
     config = replace(config, decode=replace(config.decode, beam_size=command.beam_size))
     sources, references = zip(*read_pairs(config.data, "test"))
     tokenizers = load_tokenizers(command.run / "tokenizer")
-    seconds = seconds_of_checkpoints(command.run)
+    progress = progress_of_checkpoints(command.run)
+    # The average is of validated checkpoints; one that was saved on the way out is not among them.
+    last = max(
+        (step for step, item in progress.items() if item.bleu is not None), default=max(progress)
+    )
     rows = []
-    for checkpoint in [*map(str, seconds), "average"]:
+    for checkpoint in [*map(str, progress), "average"]:
         params, label = load_params(command.run, config, checkpoint)
         bleu = score(translate(config, params, tokenizers, sources), references)[0]
-        step = max(seconds) if checkpoint == "average" else int(checkpoint)
+        step = last if checkpoint == "average" else int(checkpoint)
         rows.append(
             {
-                "minutes": minutes(seconds[step]),
+                "minutes": minutes(progress[step].seconds),
                 "epoch": epoch_of(lines, step),
                 "checkpoint": label.partition(": ")[2],
                 "test BLEU": f"{bleu.value:.1f}",
@@ -129,20 +132,21 @@ def test_rows(
     return rows
 
 
-def seconds_of_checkpoints(run: Path) -> dict[int, float]:
-    """For each checkpoint that is left the training time that it took, by update."""
-    import orbax.checkpoint as ocp
-
-    # Orbax wants an absolute path.
-    folder = Path(os.path.abspath(run)) / "checkpoints"
-    if not folder.is_dir():
+def progress_of_checkpoints(run: Path) -> dict[int, Progress]:
+    """What each checkpoint that is left knows of its training, by update."""
+    folder = run.absolute() / "checkpoints"
+    steps = []
+    if folder.is_dir():
+        # Read only: train.py may be at work in the same folder.
+        options = ocp.CheckpointManagerOptions(read_only=True)
+        manager = ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
+        steps = sorted(manager.all_steps())
+    if not steps:
         raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
-    with ocp.CheckpointManager(folder, item_names=("params", "optimizer", "progress")) as manager:
-        progress = ocp.args.Composite(progress=ocp.args.JsonRestore())
-        return {
-            step: manager.restore(step, args=progress).progress["seconds"]
-            for step in sorted(manager.all_steps())
-        }
+    item = ocp.args.Composite(progress=ocp.args.JsonRestore())
+    found = {step: Progress(**manager.restore(step, args=item).progress) for step in steps}
+    manager.close()
+    return found
 
 
 if __name__ == "__main__":

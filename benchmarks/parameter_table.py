@@ -7,7 +7,7 @@ Needs nothing besides the project. Nothing is timed and no weight is made: only 
 
 Table 3 of the paper says 65 million for base and 213 million for big, rounded, and section 5.1 a
 shared vocabulary of about 37,000 tokens. The table shows our count with exactly that, and the
-vocabularies with which the count would round to the paper's number: no single one does so for both models.
+vocabularies with which the count would round to the paper's number; no vocabulary explains both.
 """
 
 from dataclasses import dataclass

@@ -94,8 +94,8 @@ REFUSED = [
     ("model", {"d_model": True}, r"model.d_model \(True\) must be of type int"),
     ("model", {"attention_bias": 1}, r"model.attention_bias \(1\) must be of type bool"),
     ("data", {"shared_vocabulary": False}, r"model.tying \(all\) needs data.shared_vocabulary"),
-    ("data", {"dataset": ""}, r"data.dataset \(''\) and data.train_files"),
-    ("data", {"train_files": ("a",)}, "data.dataset .* exclude each other"),
+    ("data", {"dataset": ""}, r"data.dataset \(''\) must be a TFDS dataset"),
+    ("data", {"train_files": ("a",)}, "data.dataset .* or empty beside data.train_files"),
     ("data", FILES | {"validation_files": ()}, "data.validation_files must be set"),
     ("data", FILES | {"train_files": ("a", "b", "c")}, "train_files must be a source and a target"),
     ("data", {"batch_tokens": 100}, r"data.batch_tokens \(100\) .*data.max_length \(256\)"),
@@ -110,7 +110,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("section, settings, message", REFUSED, ids=lambda value: str(value)[:40])
 def test_what_cannot_be_meant_is_refused_in_one_sentence(section, settings, message):
-    with pytest.raises(UserError, match=f"^config error: .*{message}") as refusal:
+    with pytest.raises(UserError, match=message) as refusal:
         validate(changed(section, **settings))
     assert "\n" not in str(refusal.value)
 

@@ -1,212 +1,18 @@
-"""The run folder: what is saved is restored, kept, chosen, averaged, and survives damage."""
+"""The run folder: made once, taken up again by the same config, and by no other."""
 
 import dataclasses
-import shutil
-from functools import partial
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from transformer.command_line import load_run_config
 from transformer.config import UserError
 from transformer.data.tokenizer import Tokenizers, load_tokenizers, train_tokenizer
-from transformer.run import (
-    Checkpoints,
-    Progress,
-    average,
-    create_run,
-    is_run,
-    load_params,
-    refuse_other_config,
-)
-from transformer.training import parallel
-from transformer.training.optimizer import make_optimizer
-from transformer.training.step import init_state, update
+from transformer.run import create_run, is_run, take_up_run, write_text
 
 
 @pytest.fixture
 def config(small_config):
-    return small_config(model={"encoder_layers": 1, "decoder_layers": 1, "d_ff": 8}, average_last=2)
-
-
-@pytest.fixture
-def state(config, random_batch):
-    """A state after one update, so that Adam has something to remember."""
-    first = jax.jit(init_state, static_argnums=0)(config)
-    return jax.jit(partial(update, config, make_optimizer(config)))(first, random_batch())[0]
-
-
-def at(state, step):
-    """The state as if it were at `step`, with parameters that tell the step."""
-    params = jax.tree.map(lambda leaf: leaf + step, state.params)
-    return state.replace(step=jnp.int32(step), params=params)
-
-
-def save(folder, config, *saves):
-    """Saves states, each with a validation BLEU or None."""
-    checkpoints = Checkpoints(folder, config)
-    for state, bleu in saves:
-        checkpoints.save(state, Progress(epoch=1, batch=int(state.step), seconds=2.5, bleu=bleu))
-    checkpoints.close()
-
-
-def restore(folder, config):
-    checkpoints = Checkpoints(folder, config)
-    restored = checkpoints.restore(parallel.replicated(parallel.make_mesh()))
-    checkpoints.close()
-    return restored
-
-
-def assert_same(a, b):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
-def plain(state):
-    """The state with its random key as numbers."""
-    return state.replace(key=jax.random.key_data(state.key))
-
-
-def steps_in(folder):
-    return sorted(int(path.name) for path in (folder / "checkpoints").iterdir())
-
-
-# ---------------------------------------------------------------- saving and restoring
-
-
-def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, state):
-    assert restore(tmp_path, config) is None
-    save(tmp_path, config, (at(state, 7), 12.5))
-    restored, progress = restore(tmp_path, config)
-    assert_same(plain(restored), plain(at(state, 7)))
-    assert jax.random.uniform(restored.key) == jax.random.uniform(state.key)
-    assert progress == Progress(epoch=1, batch=7, seconds=2.5, bleu=12.5)
-    assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(restored))
-
-
-def test_training_goes_on_from_a_restored_state_as_if_nothing_had_happened(
-    tmp_path, config, state, random_batch
-):
-    step = jax.jit(partial(update, config, make_optimizer(config)))
-    save(tmp_path, config, (state, None))
-    restored, _ = restore(tmp_path, config)
-    alone = jax.device_put(restored, jax.devices()[0])
-    assert_same(plain(step(alone, random_batch())[0]), plain(step(state, random_batch())[0]))
-
-
-def test_the_newest_and_the_best_are_kept(tmp_path, config, state):
-    train = dataclasses.replace(config.train, keep_last=2, keep_best=1)
-    config = dataclasses.replace(config, train=train)
-    scores = {1: 10.0, 2: 30.0, 3: 20.0, 4: None, 5: 15.0, 6: 16.0}
-    save(tmp_path, config, *((at(state, step), bleu) for step, bleu in scores.items()))
-    assert steps_in(tmp_path) == [2, 5, 6]
-
-
-def test_saving_behind_a_later_checkpoint_is_an_error(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 9), None))
-    with pytest.raises(UserError, match="beyond step 3"):
-        save(tmp_path, config, (at(state, 3), None))
-
-
-# ---------------------------------------------------------------- damage
-
-
-def truncate(checkpoint):
-    """Half of every file of the parameters, as after a full disk."""
-    for path in (checkpoint / "params").rglob("*"):
-        if path.is_file():
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def empty(checkpoint):
-    shutil.rmtree(checkpoint)
-    checkpoint.mkdir()
-
-
-def lose_the_optimizer(checkpoint):
-    shutil.rmtree(checkpoint / "optimizer")
-
-
-@pytest.mark.parametrize("damage", [truncate, empty, lose_the_optimizer])
-def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_used(
-    tmp_path, config, state, damage, capsys
-):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
-    damage(tmp_path / "checkpoints" / "6")
-    checkpoints = Checkpoints(tmp_path, config)
-    restored, progress = checkpoints.restore(parallel.replicated(parallel.make_mesh()))
-    assert_same(restored.params, at(state, 3).params)
-    assert progress.batch == 3
-    assert "checkpoint 6 is damaged" in capsys.readouterr().out
-    assert steps_in(tmp_path) == [3]
-    checkpoints.save(at(state, 4), Progress(epoch=1, batch=4, seconds=3.0))
-    checkpoints.close()
-    assert steps_in(tmp_path) == [3, 4]
-
-
-def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
-    truncate(tmp_path / "checkpoints" / "6")
-    with pytest.raises(UserError, match="checkpoint 6 is damaged .*--checkpoint") as refusal:
-        load_params(tmp_path, config, "last")
-    assert "\n" not in str(refusal.value)
-    assert load_params(tmp_path, config, "3")[1] == "3: step 3"
-
-
-# ---------------------------------------------------------------- choosing and averaging
-
-
-def test_best_last_average_and_a_step_are_found(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 2), 30.0), (at(state, 4), 20.0), (at(state, 7), 10.0))
-
-    def loaded(checkpoint):
-        params, label = load_params(tmp_path, config, checkpoint)
-        return params, label
-
-    for checkpoint, step in (("best", 2), ("last", 7), ("4", 4)):
-        params, label = loaded(checkpoint)
-        assert_same(params, at(state, step).params)
-        assert label == f"{checkpoint}: step {step}"
-    params, label = loaded("average")  # of the last two
-    jax.tree.map(
-        partial(np.testing.assert_allclose, rtol=1e-5),
-        *(params, jax.tree.map(lambda leaf: leaf + 5.5, state.params)),
-    )
-    assert "[4, 7]" in label
-
-
-def test_without_a_score_the_best_is_the_last(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 2), None), (at(state, 4), None))
-    assert load_params(tmp_path, config, "best")[1] == "best: step 4"
-
-
-def test_the_average_is_the_mean(config):
-    trees = [{"w": jnp.asarray([1.0, 2.0])}, {"w": jnp.asarray([3.0, 6.0])}, {"w": jnp.zeros(2)}]
-    np.testing.assert_allclose(
-        average.__wrapped__(trees)["w"] if hasattr(average, "__wrapped__") else average(trees)["w"],
-        [4 / 3, 8 / 3],
-    )
-
-
-@pytest.mark.parametrize("checkpoint", ["5", "newest", "-1", "²"])
-def test_a_checkpoint_that_is_not_there_is_a_sentence_with_those_that_are(
-    tmp_path, config, state, checkpoint
-):
-    save(tmp_path, config, (at(state, 2), None), (at(state, 4), None))
-    with pytest.raises(UserError, match="choose best, last, average or a step of 2, 4"):
-        load_params(tmp_path, config, checkpoint)
-
-
-def test_a_run_without_a_checkpoint_is_a_sentence(tmp_path, config):
-    with pytest.raises(UserError, match="has no checkpoint yet"):
-        load_params(tmp_path, config, "best")
-    (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(UserError, match="has no checkpoint yet"):
-        load_params(tmp_path, config, "best")
-
-
-# ---------------------------------------------------------------- the folder
+    return small_config()
 
 
 @pytest.fixture(scope="module")
@@ -245,19 +51,28 @@ def test_another_config_for_the_same_run_is_refused_with_what_differs(
     tmp_path, config, tokenizers
 ):
     create_run(tmp_path, config, tokenizers)
-    refuse_other_config(tmp_path, config)
+    take_up_run(tmp_path, config)
     other = dataclasses.replace(config, model=dataclasses.replace(config.model, d_model=32))
     with pytest.raises(UserError, match="model.d_model is 16 there, 32 here"):
-        refuse_other_config(tmp_path, other)
+        take_up_run(tmp_path, other)
 
 
-def test_decoding_and_where_files_lie_may_change(tmp_path, config, tokenizers):
+def test_decoding_and_where_files_lie_may_change_and_the_run_learns_it(
+    tmp_path, config, tokenizers
+):
     create_run(tmp_path, config, tokenizers)
-    refuse_other_config(
-        tmp_path,
-        dataclasses.replace(
-            config,
-            decode=dataclasses.replace(config.decode, beam_size=9),
-            data=dataclasses.replace(config.data, manual_dir="/elsewhere"),
-        ),
+    changed = dataclasses.replace(
+        config,
+        decode=dataclasses.replace(config.decode, beam_size=9),
+        data=dataclasses.replace(config.data, manual_dir="/elsewhere"),
     )
+    take_up_run(tmp_path, changed)
+    assert load_run_config(tmp_path).decode.beam_size == 9
+
+
+def test_text_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    write_text(path, "before")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "after \ud800")
+    assert path.read_text() == "before"

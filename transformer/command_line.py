@@ -3,8 +3,11 @@
 Imports neither jax nor flax, so that `--help` answers at once.
 """
 
+import contextlib
 import dataclasses
+import io
 import os
+import re
 import runpy
 import sys
 import typing
@@ -17,7 +20,7 @@ import tyro
 
 from transformer.config import Config, DecodeConfig, UserError, from_json
 
-RunCommand = TypeVar("RunCommand")
+Command = TypeVar("Command")
 
 
 def run_command(main: Callable[[list[str]], None]) -> None:
@@ -81,22 +84,34 @@ def parse_train(words: list[str]) -> tuple[Path, Config]:
     path = _first_word(words, "python train.py CONFIG [--settings]")
     config = load_config(path) if path else Config()
     default = TrainCommand(path or tyro.MISSING, config)
-    command = tyro.cli(TrainCommand, args=words, default=default, prog="train.py")
+    command = _parse(TrainCommand, words, default, prog="train.py")
     validate(command.settings)
     return command.run or Path("runs") / command.config_file.stem, command.settings
 
 
-def parse_with_run(
-    command: type[RunCommand], words: list[str], prog: str
-) -> tuple[RunCommand, Config]:
+def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:
     """An EvalCommand or TranslateCommand, and the run's config with its `decode` settings."""
     path = _first_word(words, f"python {prog} RUN [--settings]")
     config = load_run_config(path) if path else Config()
     default = command(path or tyro.MISSING, decode=config.decode)
-    parsed = tyro.cli(command, args=words, default=default, prog=prog)
+    parsed = _parse(command, words, default, prog)
     config = dataclasses.replace(config, decode=parsed.decode)
     validate(config)
     return parsed, config
+
+
+def _parse(command: type[Command], words: list[str], default: Command, prog: str) -> Command:
+    """tyro's reading of the words; what it draws in a box becomes one sentence."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(command, args=words, default=default, prog=prog)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        body = complaint.getvalue().split("For full helptext")[0].partition("\n")[2]  # no title
+        sentence = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", body).split())
+        raise UserError(f"{sentence} (all settings: python {prog} --help)") from None
 
 
 def _first_word(words: list[str], usage: str) -> Path | None:
@@ -115,8 +130,8 @@ def load_config(path: str | Path) -> Config:
     """
     path = Path(path)
     if not path.is_file():
-        found = sorted(str(p) for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        found = found or sorted(str(p) for p in Path("configs").glob("*.py"))
+        folder = path.parent if path.parent.name and path.parent.is_dir() else Path("configs")
+        found = sorted(str(file) for file in folder.glob("*.py"))
         raise UserError(f"no config file {path}; there are: {', '.join(found) or 'none here'}")
     try:
         config = runpy.run_path(str(path)).get("config")

@@ -1,0 +1,232 @@
+"""Checkpoints: what is saved is restored, kept, chosen, averaged, and survives damage."""
+
+import dataclasses
+import shutil
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.checkpoints import Checkpoints, Progress, average, load_params
+from transformer.config import UserError
+from transformer.training import parallel
+from transformer.training.optimizer import make_optimizer
+from transformer.training.step import init_state, update
+
+
+@pytest.fixture(scope="module")
+def config(small_config):
+    return small_config(model={"encoder_layers": 1, "decoder_layers": 1, "d_ff": 8}, average_last=2)
+
+
+@pytest.fixture(scope="module")
+def state(config, random_batch):
+    """A state after one update, so that Adam has something to remember."""
+    first = jax.jit(init_state, static_argnums=0)(config)
+    return jax.jit(partial(update, config, make_optimizer(config)))(first, random_batch())[0]
+
+
+def at(state, step):
+    """The state as if it were at `step`, with parameters that tell the step."""
+    params = jax.tree.map(lambda leaf: leaf + step, state.params)
+    return state.replace(step=jnp.int32(step), params=params)
+
+
+def save(folder, config, *saves):
+    """Saves states, each with a validation BLEU or None."""
+    checkpoints = Checkpoints(folder, config)
+    for state, bleu in saves:
+        checkpoints.save(state, Progress(epoch=1, batch=int(state.step), seconds=2.5, bleu=bleu))
+    checkpoints.close()
+
+
+def restore(folder, config):
+    checkpoints = Checkpoints(folder, config)
+    restored = checkpoints.restore(parallel.replicated(parallel.make_mesh()))
+    checkpoints.close()
+    return restored
+
+
+def assert_same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def plain(state):
+    """The state with its random key as numbers."""
+    return state.replace(key=jax.random.key_data(state.key))
+
+
+def steps_in(folder):
+    return sorted(int(path.name) for path in (folder / "checkpoints").iterdir())
+
+
+# ---------------------------------------------------------------- saving and restoring
+
+
+def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, state):
+    assert restore(tmp_path, config) is None
+    save(tmp_path, config, (at(state, 7), 12.5))
+    restored, progress = restore(tmp_path, config)
+    assert_same(plain(restored), plain(at(state, 7)))
+    assert jax.random.uniform(restored.key) == jax.random.uniform(state.key)
+    assert progress == Progress(epoch=1, batch=7, seconds=2.5, bleu=12.5)
+    assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(restored))
+
+
+def test_training_goes_on_from_a_restored_state_as_if_nothing_had_happened(
+    tmp_path, config, state, random_batch
+):
+    step = jax.jit(partial(update, config, make_optimizer(config)))
+    save(tmp_path, config, (state, None))
+    restored, _ = restore(tmp_path, config)
+    alone = jax.device_put(restored, jax.devices()[0])
+    assert_same(plain(step(alone, random_batch())[0]), plain(step(state, random_batch())[0]))
+
+
+@pytest.mark.parametrize("keep_last, keep_best, kept", [(2, 1, [2, 5, 6]), (1, 2, [2, 3, 6])])
+def test_the_newest_and_the_best_are_kept(tmp_path, config, state, keep_last, keep_best, kept):
+    train = dataclasses.replace(config.train, keep_last=keep_last, keep_best=keep_best)
+    config = dataclasses.replace(config, train=train)
+    scores = {1: 10.0, 2: 30.0, 3: 20.0, 4: 5.0, 5: 15.0, 6: 16.0}
+    save(tmp_path, config, *((at(state, step), bleu) for step, bleu in scores.items()))
+    assert steps_in(tmp_path) == kept
+
+
+def test_a_checkpoint_without_a_validation_is_kept_while_it_is_the_newest(tmp_path, config, state):
+    # It is there to go on from, and takes no place from those that were validated.
+    train = dataclasses.replace(config.train, keep_last=2, keep_best=1)
+    config = dataclasses.replace(config, train=train)
+    save(tmp_path, config, (at(state, 1), 3.0), (at(state, 2), 2.0), (at(state, 3), None))
+    assert steps_in(tmp_path) == [1, 2, 3]
+    save(tmp_path, config, (at(state, 4), 1.0))
+    assert steps_in(tmp_path) == [1, 2, 4]
+
+
+def test_parameters_that_are_not_numbers_are_not_saved(tmp_path, config, state):
+    params = jax.tree.map(lambda leaf: leaf * jnp.nan, state.params)
+    with pytest.raises(UserError, match="update 5 .*optimizer.warmup_steps"):
+        save(tmp_path, config, (at(state, 3), 1.0), (state.replace(params=params, step=5), 1.0))
+    assert steps_in(tmp_path) == [3]
+
+
+def test_saving_behind_a_later_checkpoint_is_an_error(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 9), None))
+    with pytest.raises(UserError, match="beyond step 3"):
+        save(tmp_path, config, (at(state, 3), None))
+
+
+# ---------------------------------------------------------------- damage
+
+
+def truncate(checkpoint):
+    """Half of every file of the parameters, as after a full disk."""
+    for path in (checkpoint / "params").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(checkpoint):
+    shutil.rmtree(checkpoint)
+    checkpoint.mkdir()
+
+
+def lose_the_optimizer(checkpoint):
+    shutil.rmtree(checkpoint / "optimizer")
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, lose_the_optimizer])
+def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_used(
+    tmp_path, config, state, damage, capsys
+):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    damage(tmp_path / "checkpoints" / "6")
+    checkpoints = Checkpoints(tmp_path, config)
+    restored, progress = checkpoints.restore(parallel.replicated(parallel.make_mesh()))
+    assert_same(restored.params, at(state, 3).params)
+    assert progress.batch == 3
+    assert "checkpoint 6 is damaged" in capsys.readouterr().out
+    assert steps_in(tmp_path) == [3]
+    checkpoints.save(at(state, 4), Progress(epoch=1, batch=4, seconds=3.0))
+    checkpoints.close()
+    assert steps_in(tmp_path) == [3, 4]
+
+
+def test_when_every_checkpoint_is_damaged_none_is_touched(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    for step in ("3", "6"):
+        truncate(tmp_path / "checkpoints" / step)
+    with pytest.raises(UserError, match="no checkpoint of .* can be read"):
+        restore(tmp_path, config)
+    assert steps_in(tmp_path) == [3, 6]
+
+
+def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    truncate(tmp_path / "checkpoints" / "6")
+    with pytest.raises(UserError, match="checkpoint 6 is damaged .*--checkpoint") as refusal:
+        load_params(tmp_path, config, "last")
+    assert "\n" not in str(refusal.value)
+    assert load_params(tmp_path, config, "3")[1] == "3: step 3"
+
+
+# ---------------------------------------------------------------- choosing and averaging
+
+
+def test_best_last_average_and_a_step_are_found(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 2), 30.0), (at(state, 4), 20.0), (at(state, 7), 10.0))
+
+    def loaded(checkpoint):
+        params, label = load_params(tmp_path, config, checkpoint)
+        return params, label
+
+    for checkpoint, step in (("best", 2), ("last", 7), ("4", 4)):
+        params, label = loaded(checkpoint)
+        assert_same(params, at(state, step).params)
+        assert label == f"{checkpoint}: step {step}"
+    params, label = loaded("average")  # of the last two
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-5),
+        *(params, jax.tree.map(lambda leaf: leaf + 5.5, state.params)),
+    )
+    assert "[4, 7]" in label
+
+
+def test_without_a_score_the_best_is_the_last(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 2), None), (at(state, 4), None))
+    assert load_params(tmp_path, config, "best")[1] == "best: step 4"
+
+
+def test_an_unvalidated_checkpoint_is_the_last_but_not_in_the_average(tmp_path, config, state):
+    saves = (at(state, 2), 3.0), (at(state, 4), 5.0), (at(state, 6), 4.0), (at(state, 7), None)
+    save(tmp_path, config, *saves)
+    assert load_params(tmp_path, config, "last")[1] == "last: step 7"
+    assert load_params(tmp_path, config, "average")[1] == "average: average of steps [4, 6]"
+
+
+def test_the_average_is_the_mean(state):
+    first = state.params
+    trees = [first, jax.tree.map(lambda leaf: 2 * leaf, first), jax.tree.map(jnp.sin, first)]
+    expected = jax.tree.map(lambda leaf: leaf + (np.sin(leaf) / 3), first)
+    jax.tree.map(
+        partial(np.testing.assert_allclose, atol=1e-6), average(iter(trees)), expected
+    )
+    assert_same(average([first]), first)
+
+
+@pytest.mark.parametrize("checkpoint", ["5", "newest", "-1", "²"])
+def test_a_checkpoint_that_is_not_there_is_a_sentence_with_those_that_are(
+    tmp_path, config, state, checkpoint
+):
+    save(tmp_path, config, (at(state, 2), None), (at(state, 4), None))
+    with pytest.raises(UserError, match="choose best, last, average or a step of 2, 4"):
+        load_params(tmp_path, config, checkpoint)
+
+
+def test_a_run_without_a_checkpoint_is_a_sentence(tmp_path, config):
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        load_params(tmp_path, config, "best")
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        load_params(tmp_path, config, "best")
