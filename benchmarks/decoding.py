@@ -46,9 +46,9 @@ from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, ShapeName, model_confi
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.decoding.search import IMPOSSIBLE, SearchResult, search
-from transformer.decoding.translator import reorder, repeat
 from transformer.model.batch import EOS
-from transformer.model.encoder_decoder import decode_step, encode, init_cache
+from transformer.model.cached_decoder import decode_step, init_cache, reorder, unrolled
+from transformer.model.encoder_decoder import encode
 from transformer.model.params import Params, init_params
 
 
@@ -141,12 +141,13 @@ def our_decoding(config: Config, params: Params, sources: np.ndarray) -> tuple[D
 def forced_search(config: Config, params: Params, source: Array) -> SearchResult:
     """`translator.search_batch` with exactly LENGTH tokens of output."""
     memory = encode(config.model, params, source)
+    params = unrolled(params)
 
     def step(cache, tokens):
         logits, cache = decode_step(config.model, params, cache, tokens)
         return logits.at[:, EOS].set(IMPOSSIBLE), cache
 
-    cache = repeat(init_cache(config.model, params, memory, LENGTH), config.decode.beam_size)
+    cache = init_cache(config.model, params, memory, LENGTH, config.decode.beam_size)
     limits = jnp.full(source.shape[0], LENGTH)
     return search(config.decode, step, reorder, cache, limits, LENGTH)
 

@@ -42,8 +42,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "thesis.txt").write_text("precious")
     tokenizer = train_tokenizer(["a small sentence"], "char", 30, False)
     for name in ("first", "second"):
-        save_tokenizers(Tokenizers(tokenizer, tokenizer), tmp_path / "runs" / name / "tokenizer")
-        (tmp_path / "runs" / name / "config.json").write_text(to_json(load_config("configs/small.py")))
+        run = tmp_path / "runs" / name
+        save_tokenizers(Tokenizers(tokenizer, tokenizer), run / "tokenizer")
+        (run / "config.json").write_text(to_json(load_config("configs/small.py")))
     (tmp_path / "runs" / "damaged").mkdir()
     (tmp_path / "runs" / "damaged" / "config.json").write_text('{"model": {"d_mo')
     for name, text in (("test.en", "a\nb\n"), ("test.de", "a\n")):
@@ -53,14 +54,11 @@ def folder(tmp_path, monkeypatch):
 
 SMALL = "train.py configs/small.py"
 MISTAKES = [
+    ("train.py --train.steps 5 configs/small.py", ["--train.steps comes too early", "train.py"]),
     ("train.py configs/smal.py", ["no config file configs/smal.py", "large.py", "small.py"]),
     ("train.py nowhere/small.py", ["no config file nowhere/small.py", "configs/small.py"]),
     ("train.py configs/broken.py", ["does not run", "Konfig"]),
     ("train.py configs/empty.py", ["must define `config = Config(...)`"]),
-    ("train.py", ["config"]),
-    (f"{SMALL} --model.d-modle 32", ["d-modle", "d-model"]),
-    (f"{SMALL} --train.steps many", ["steps", "many"]),
-    (f"{SMALL} --model.norm both", ["norm", "both", "post", "pre"]),
     (f"{SMALL} --model.num-heads 7", ["model.d_model (64)", "multiple of model.num_heads (7)"]),
     (f"{SMALL} --model.dropout 1.5", ["model.dropout (1.5)", "below 1"]),
     (f"{SMALL} --train.steps 0", ["train.steps (0)", "at least 1"]),
@@ -70,27 +68,50 @@ MISTAKES = [
     ("eval.py elsewhere/run", ["elsewhere/run is not a run", "train.py makes runs"]),
     ("eval.py runs/damaged", ["config.json is damaged"]),
     ("eval.py runs/first --decode.beam-size 0", ["decode.beam_size (0)", "at least 1"]),
-    ("eval.py runs/first --split training", ["split", "test", "validation"]),
     ("eval.py runs/first --test-files test.en missing.de", ["missing.de"]),
     ("eval.py runs/first --test-files test.en test.de", ["test.en", "test.de"]),
     ("translate.py runs/frist", ["runs/frist is not a run", "runs/first"]),
     ("translate.py runs/first", ["runs/first has no checkpoint yet", "train.py"]),
+]
+
+# These are found by tyro, which draws a box around them.
+UNKNOWN_WORDS = [
+    ("train.py", ["config"]),
+    (f"{SMALL} --model.d-modle 32", ["d-modle", "d-model"]),
+    (f"{SMALL} --train.steps many", ["steps", "many"]),
+    (f"{SMALL} --model.norm both", ["norm", "both", "post", "pre"]),
+    ("eval.py runs/first --split training", ["split", "test", "validation"]),
     ("translate.py runs/first --beam 3", ["--beam"]),
 ]
 
 
-@pytest.mark.parametrize("line, words", MISTAKES, ids=[line for line, _ in MISTAKES])
-def test_a_mistake_gets_one_sentence_with_the_remedy(folder, monkeypatch, capsys, line, words):
+def run_in_process(monkeypatch, capsys, line):
+    """What a command that fails leaves on stderr."""
     name, *arguments = line.split()
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     with pytest.raises(SystemExit) as stop:
         run_command(COMMANDS[name])
-    printed = capsys.readouterr()
     assert stop.value.code == 2
-    assert "Traceback" not in printed.err
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line, words", MISTAKES, ids=[line for line, _ in MISTAKES])
+def test_a_mistake_gets_one_sentence_with_the_remedy(folder, monkeypatch, capsys, line, words):
+    message = run_in_process(monkeypatch, capsys, line)
+    assert "Traceback" not in message
+    assert message.startswith("error: ") and len(message.splitlines()) == 1
     for word in words:
-        assert word in printed.err
-    assert len(printed.err.strip().splitlines()) == 1, printed.err
+        assert word in message
+
+
+@pytest.mark.parametrize("line, words", UNKNOWN_WORDS, ids=[line for line, _ in UNKNOWN_WORDS])
+def test_a_word_that_is_no_setting_is_named_with_what_was_meant(
+    folder, monkeypatch, capsys, line, words
+):
+    message = run_in_process(monkeypatch, capsys, line)
+    assert "Traceback" not in message
+    for word in words:
+        assert word in message
 
 
 def test_a_mistake_is_the_same_outside_of_the_tests(folder):
@@ -98,7 +119,7 @@ def test_a_mistake_is_the_same_outside_of_the_tests(folder):
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 2
     assert result.stderr == (
-        "config error: model.d_model (64) must be a multiple of model.num_heads (7)\n"
+        "error: model.d_model (64) must be a multiple of model.num_heads (7)\n"
     )
 
 
@@ -136,7 +157,9 @@ def test_decoding_settings_change_and_the_rest_is_the_runs(folder):
     assert config.model == load_config("configs/small.py").model
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs").glob("*.py")), ids=lambda path: path.stem
+)
 def test_every_config_of_the_project_is_valid(path, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert parse_train([str(path)])[0] == Path("runs") / path.stem

@@ -46,7 +46,7 @@ def in_room(room):
     return [name for name in GRAPH if name == room or name.startswith(room + ".")]
 
 
-MODEL_ORDER = ["batch", "params", "layers", "encoder_decoder"]
+MODEL_ORDER = ["batch", "params", "layers", "encoder_decoder", "cached_decoder"]
 ALLOWED = {
     "transformer.config": set(),
     "transformer.command_line": {"transformer.config"},

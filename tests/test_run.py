@@ -47,9 +47,7 @@ def test_a_folder_with_something_else_and_a_file_are_refused(tmp_path, config, t
         create_run(tmp_path / "thesis.tex" / "run", config, tokenizers)
 
 
-def test_another_config_for_the_same_run_is_refused_with_what_differs(
-    tmp_path, config, tokenizers
-):
+def test_another_config_for_the_same_run_is_refused_with_what_differs(tmp_path, config, tokenizers):
     create_run(tmp_path, config, tokenizers)
     take_up_run(tmp_path, config)
     other = dataclasses.replace(config, model=dataclasses.replace(config.model, d_model=32))

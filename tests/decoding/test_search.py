@@ -20,6 +20,7 @@ from transformer.decoding.search import (
     normalise,
     search,
     start,
+    top_k_in_chunks,
 )
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -321,12 +322,22 @@ def test_best_continuations_are_the_best_of_all_pairs():
         np.testing.assert_allclose(everything[origins[row], tokens[row]], best[row])
 
 
+@pytest.mark.parametrize("vocabulary", [50, 256, 300, 1001])
+def test_top_k_in_chunks_is_top_k_also_of_equal_values(vocabulary):
+    generator = np.random.default_rng(0)
+    for values in (generator.normal(size=(2, 3, vocabulary)),
+                   generator.integers(0, 9, (2, 3, vocabulary))):  # fmt: skip
+        values = jnp.asarray(values, jnp.float32)
+        ours, theirs = top_k_in_chunks(values, 3), jax.lax.top_k(values, 3)
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_array_equal(ours[1], theirs[1])
+
+
 def test_greedy_and_beam_share_one_state():
     config = DecodeConfig(beam_size=1)
     state = start(config, {"state": jnp.arange(2)}, jnp.asarray([3, 3]), 3)
     step = partial(table_step, random_table(0))
-    shapes = [
-        jax.tree.map(jnp.shape, after)
-        for after in (advance(config, step, state, take_rows), advance_greedily(config, step, state))
-    ]
-    assert shapes[0] == shapes[1]
+    beam = advance(config, step, state, take_rows)
+    greedy = advance_greedily(config, step, state)
+    assert jax.tree.map(jnp.shape, beam) == jax.tree.map(jnp.shape, greedy)
+    assert jax.tree.map(jnp.shape, beam) == jax.tree.map(jnp.shape, state)

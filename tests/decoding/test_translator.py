@@ -9,6 +9,7 @@ import pytest
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizers, train_tokenizer
+from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import search_batch, translate
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
@@ -92,6 +93,19 @@ def test_a_very_long_sentence_is_neither_dropped_nor_shortened(translator, token
     assert short == run(["a dog"], **settings)[0]
 
 
+def test_learned_positions_end_somewhere_and_there_a_sentence_is_cut_with_a_warning(
+    translator, tokenizers, small_model, random_params
+):
+    model = replace(translator[0].model, positions="learned", max_positions=20)
+    params = random_params(model)
+    config = replace(translator[0], model=model)
+    long = "the cat sleeps and the dog reads a book"
+    with pytest.warns(UserWarning, match=r"cut to model.max_positions \(20\)"):
+        translations = translate(config, params, tokenizers, ["a dog", long, ""])
+    assert len(translations) == 3
+    assert translations[0] == translate(config, params, tokenizers, ["a dog"])[0]
+
+
 @pytest.mark.parametrize("beam", [1, 2])
 def test_limits_are_the_source_tokens_and_a_few_more(translator, beam):
     config, params, _ = translator
@@ -99,6 +113,27 @@ def test_limits_are_the_source_tokens_and_a_few_more(translator, beam):
     source = jnp.asarray([[5, 6, 7, 8, EOS], [5, EOS, PAD, PAD, PAD], [PAD] * 5])
     tokens = np.asarray(search_batch(config, endless(params), source).tokens[:, 0])
     assert (tokens != PAD).sum(1).tolist() == [4 + 3, 1 + 3, 0]
+
+
+def test_scores_are_those_of_the_model_on_the_whole_translation(translator):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, beam_size=3))
+    source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD], [11, 12, 13, EOS, PAD]])
+    result = search_batch(config, params, source)
+    sources = jnp.repeat(source, 3, axis=0)
+    tokens = np.asarray(result.tokens).reshape(9, -1)
+    target_in = np.concatenate([np.full((9, 1), BOS), tokens[:, :-1]], 1)
+    logits = jax.jit(lambda s, t: decode(config.model, params, encode(config.model, params, s), t))(
+        sources, jnp.asarray(target_in)
+    )
+    log_probs = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), tokens[..., None], 2)
+    lengths = (tokens != PAD).sum(1)
+    totals = (log_probs[..., 0] * (tokens != PAD)).sum(1)
+    expected = totals / ((5 + lengths) / 6) ** config.decode.alpha
+    scores = np.asarray(result.scores).reshape(9)
+    real = scores > IMPOSSIBLE / 2
+    assert real.sum() >= 6
+    np.testing.assert_allclose(scores[real], expected[real], atol=1e-4)
 
 
 def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(translator):

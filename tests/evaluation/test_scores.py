@@ -67,6 +67,12 @@ def test_a_score_prints_its_value_interval_and_signature():
     assert metric.to_dict()["value"] == metric.value
 
 
+def test_a_score_near_zero_is_still_a_score():
+    metric = score(["xyz", "a b c d e", "uvw"], ["Der Hund", "a b c d f", "Eine Katze"])[0]
+    assert metric.name == "BLEU" and "BLEU" in str(metric)
+    assert score(["xyz"], ["Der Hund"])[0].value == pytest.approx(0, abs=1)
+
+
 @pytest.mark.parametrize("function", [score, bleu])
 @pytest.mark.parametrize(
     "hypotheses, references, message",

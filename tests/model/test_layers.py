@@ -37,7 +37,7 @@ VALUES = np.array([[1, 0.5, -1], [4, 5, -2], [-3, 2, 2], [1, 1, 6]], np.float32)
 
 
 def projected(weight):
-    return project(X1[None, None] + jnp.zeros(()), jnp.asarray(weight)[:, None], None)
+    return project(jnp.asarray(X1)[None, None], jnp.asarray(weight)[:, None], None)
 
 
 def test_query_and_key_of_the_worked_example():
@@ -54,15 +54,11 @@ def test_scores_and_output_of_the_worked_example():
         return jnp.pad(x, [(0, 0), (0, 61)])[None, :, None]
 
     everything = jnp.ones((1, 1, 1, 4), bool)
-    values, weights = attend(
-        padded_to_64(query[None]), padded_to_64(keys), VALUES[None, :, None] + query[0] * 0,
-        everything,
-    )  # fmt: skip
+    values = jnp.asarray(VALUES)[None, :, None]
+    output, weights = attend(padded_to_64(query[None]), padded_to_64(keys), values, everything)
     exponentials = np.exp([1.625, 3, 2.5, 1.5])  # the scores divided by sqrt(64)
-    np.testing.assert_allclose(
-        weights[0, 0, 0], exponentials / exponentials.sum(), rtol=1e-5
-    )
-    np.testing.assert_allclose(values[0, 0, 0], [1.2756, 3.1513, 0.1436], atol=1e-4)
+    np.testing.assert_allclose(weights[0, 0, 0], exponentials / exponentials.sum(), rtol=1e-5)
+    np.testing.assert_allclose(output[0, 0, 0], [1.2756, 3.1513, 0.1436], atol=1e-4)
 
 
 def numpy_attention(q, k, v, mask, bias):
@@ -79,15 +75,19 @@ def numpy_attention(q, k, v, mask, bias):
 
 
 @pytest.mark.parametrize("value_width", [3, 5], ids=["d_v = d_k", "d_v != d_k"])
-def test_attend_equals_equation_1_with_mask_and_bias(value_width):
+@pytest.mark.parametrize("queries", [1, 4, 12], ids=["one query", "few queries", "many queries"])
+def test_attend_equals_equation_1_with_mask_and_bias(queries, value_width):
     generator = np.random.default_rng(0)
-    q, k = generator.normal(size=(2, 4, 2, 3)), generator.normal(size=(2, 6, 2, 3))
-    v, bias = generator.normal(size=(2, 6, 2, value_width)), generator.normal(size=(2, 2, 4, 6))
-    mask = generator.random((2, 1, 4, 6)) < 0.6
+    q, k = generator.normal(size=(2, queries, 2, 3)), generator.normal(size=(2, 6, 2, 3))
+    v, bias = (
+        generator.normal(size=(2, 6, 2, value_width)),
+        generator.normal(size=(2, 2, queries, 6)),
+    )
+    mask = generator.random((2, 1, queries, 6)) < 0.6
     mask[..., 0] = True
     expected = numpy_attention(q, k, v, mask, bias)
-    floats = (jnp.asarray(x, jnp.float32) for x in (q, k, v))
-    values, weights = attend(*floats, jnp.asarray(mask), jnp.asarray(bias, jnp.float32))
+    q, k, v, bias = (jnp.asarray(x, jnp.float32) for x in (q, k, v, bias))
+    values, weights = attend(q, k, v, jnp.asarray(mask), bias)
     np.testing.assert_allclose(values, expected, atol=1e-6)
     np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-6)
     assert (np.asarray(weights)[~np.broadcast_to(mask, weights.shape)] == 0).all()

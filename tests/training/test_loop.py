@@ -1,5 +1,6 @@
 """The loop, with plain functions in place of a model."""
 
+import signal
 from functools import cache, partial
 from itertools import count
 
@@ -87,12 +88,30 @@ def test_a_finished_run_does_nothing():
     assert recorder.calls == []
 
 
-@pytest.mark.parametrize("stop_after", [3, 4], ids=["between validations", "at a validation"])
-def test_asked_to_stop_it_saves_without_validating(stop_after):
+@pytest.mark.parametrize(
+    "stop_after, validates", [(3, False), (4, True)], ids=["between validations", "at a validation"]
+)
+def test_asked_to_stop_it_saves_and_validates_only_if_it_was_time_to(stop_after, validates):
     recorder = Recorder(stop_after)
     assert run(recorder, steps=10, validate_every=4).step == stop_after
-    expected = ("checkpoint", stop_after, f"after batch {stop_after}", False)
+    expected = ("checkpoint", stop_after, f"after batch {stop_after}", validates)
     assert recorder.of("checkpoint") == [expected]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_to_stop_and_the_second_interrupts(number, capsys):
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        should_stop = loop.stop_on_signals()
+        assert not should_stop()
+        signal.raise_signal(number)
+        assert should_stop()
+        assert "once more" in capsys.readouterr().out
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    finally:
+        for n, handler in before.items():
+            signal.signal(n, handler)
 
 
 def test_every_update_is_reported_once_in_order_and_a_few_updates_late():

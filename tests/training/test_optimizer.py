@@ -93,9 +93,7 @@ def test_clipping_shortens_long_gradients_to_the_limit_and_leaves_short_ones():
     long = gradients_of_three_updates()[:1]
     norm = np.sqrt(sum((g**2).sum() for g in long[0].values()))
     short = [jax.tree.map(lambda g: g / norm * 0.5, long[0])]
-    clipped = make_optimizer(
-        replace(config, optimizer=replace(config.optimizer, clip_norm=0.5))
-    )
+    clipped = make_optimizer(replace(config, optimizer=replace(config.optimizer, clip_norm=0.5)))
     free = make_optimizer(config)
 
     def close(a, b):

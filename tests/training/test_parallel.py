@@ -109,3 +109,11 @@ def test_update_gives_up_its_old_state_and_no_other(small_config, uneven_batch):
     new, _ = step(state, parallel.shard_batch(mesh, uneven_batch))
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.params))
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((original, new)))
+
+
+def test_a_local_copy_is_the_same_parameters_on_one_device(small_config):
+    params = jax.jit(init_state, static_argnums=0)(small_config()).params
+    spread = jax.device_put(params, parallel.replicated(parallel.make_mesh()))
+    local = parallel.local_copy(spread)
+    assert_close(local, params, atol=0)
+    assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(local))

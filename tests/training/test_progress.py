@@ -53,7 +53,11 @@ def test_each_report_begins_anew_and_the_last_update_is_reported(reporter, tmp_p
     for step in range(1, 6):
         writer.update(step, LossSums(loss=float(step), nll=1.0, correct=0.0, tokens=1.0))
     writer.close()
-    assert [(line["step"], line["loss"]) for line in lines(tmp_path)] == [(2, 1.5), (4, 3.5), (5, 5)]
+    assert [(line["step"], line["loss"]) for line in lines(tmp_path)] == [
+        (2, 1.5),
+        (4, 3.5),
+        (5, 5),
+    ]
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])

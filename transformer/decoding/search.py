@@ -154,11 +154,28 @@ def best_continuations(
     """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
     batch, _, vocab = log_probs.shape
     # The best of all are among the best of each hypothesis, which are quicker to find.
-    each, tokens = jax.lax.top_k(log_probs, min(count, vocab))
+    each, tokens = top_k_in_chunks(log_probs, min(count, vocab))
     candidates = (totals[..., None] + each).reshape(batch, -1)
     best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
     origins = index // each.shape[-1]
     return best, origins, jnp.take_along_axis(tokens.reshape(batch, -1), index, 1)
+
+
+def top_k_in_chunks(
+    values: Float[Array, "B W V"], count: int, width: int = 64
+) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
+    """`jax.lax.top_k`, by way of the chunks with the `count` largest maxima: those hold it."""
+    length = values.shape[-1]
+    if length <= count * width:
+        return jax.lax.top_k(values, count)
+    filling = ((0, 0), (0, 0), (0, -length % width))
+    chunks = jnp.pad(values, filling, constant_values=-jnp.inf)
+    chunks = chunks.reshape(*values.shape[:2], -1, width)
+    _, chosen = jax.lax.top_k(chunks.max(-1), count)
+    chosen = chosen.sort(-1)  # so that of equal values the first wins, as in lax.top_k
+    candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
+    best, place = jax.lax.top_k(candidates.reshape(*values.shape[:2], -1), count)
+    return best, jnp.take_along_axis(chosen, place // width, 2) * width + place % width
 
 
 def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:

@@ -15,7 +15,8 @@ from transformer.config import Config
 from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizers
 from transformer.decoding.search import SearchResult, search
-from transformer.model.encoder_decoder import DecodeCache, decode_step, encode, init_cache
+from transformer.model.cached_decoder import decode_step, init_cache, reorder, unrolled
+from transformer.model.encoder_decoder import encode
 from transformer.model.params import Params
 
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -81,27 +82,17 @@ def _pad_batch(config: Config, sources: list[list[int]]) -> Int[np.ndarray, "B S
 def search_batch(config: Config, params: Params, source: Int[Array, "B S"]) -> SearchResult:
     """Encodes a batch and searches for its translations; rows of padding cost no steps."""
     memory = encode(config.model, params, source)
+    params = unrolled(params)
     tokens = memory.lengths - 1  # without EOS
     limits = jnp.where(tokens > 0, tokens + config.decode.max_extra_length, 0)
     max_length = min(source.shape[1] + config.decode.max_extra_length, _last_position(config))
     limits = jnp.minimum(limits, max_length)
-    cache = init_cache(config.model, params, memory, max_length)
+    cache = init_cache(config.model, params, memory, max_length, config.decode.beam_size)
     return search(
         config.decode,
         partial(decode_step, config.model, params),
         reorder,
-        repeat(cache, config.decode.beam_size),
+        cache,
         limits,
         max_length,
     )
-
-
-def repeat(cache: DecodeCache, beam: int) -> DecodeCache:
-    """Every row `beam` times over."""
-    rows = {"self_kv": cache.self_kv, "cross_kv": cache.cross_kv, "memory_mask": cache.memory_mask}
-    return cache.replace(**jax.tree.map(lambda leaf: jnp.repeat(leaf, beam, axis=0), rows))
-
-
-def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
-    """The hypotheses' own keys and values in a new order; the source's are equal in a beam."""
-    return cache.replace(self_kv=jax.tree.map(lambda leaf: leaf[rows], cache.self_kv))

@@ -1,6 +1,4 @@
-"""Figure 1: the encoder, the decoder, and the decoder one token at a time."""
-
-from operator import itemgetter
+"""Figure 1: the encoder and the decoder."""
 
 import jax
 import jax.numpy as jnp
@@ -42,25 +40,9 @@ class Memory:
 
 @struct.dataclass
 class Past:
-    """Keys and values of earlier target positions, and how many of them are filled."""
+    """Keys and values of earlier target positions, and where the next ones are written."""
 
     kv: KeyValue
-    position: Array
-
-
-@struct.dataclass
-class DecodeCache:
-    """The decoder's state between tokens. Every leaf but `position` has a leading axis B.
-
-    self_kv      a KeyValue [B, L, H, K] for each layer; a beam search reorders these
-    cross_kv     a KeyValue [B, S, H, K] for each layer, computed once a sentence
-    memory_mask  [B, 1, 1, S]
-    position     how many target tokens have been read
-    """
-
-    self_kv: tuple[KeyValue, ...]
-    cross_kv: tuple[KeyValue, ...]
-    memory_mask: Array
     position: Array
 
 
@@ -202,37 +184,6 @@ def extend(past: Past, kv: KeyValue) -> KeyValue:
     )
 
 
-def init_cache(config: ModelConfig, params: Params, memory: Memory, max_length: int) -> DecodeCache:
-    """An empty cache for `max_length` target tokens, with the cross-attention keys and values."""
-    params = cast(config, params)
-    cross_kv = tuple(
-        key_value(layer.cross_attention, memory.states) for layer in unstack(params.decoder)
-    )
-    batch, _, heads, width = cross_kv[0].k.shape
-    empty = jnp.zeros((batch, max_length, heads, width), cross_kv[0].k.dtype)
-    self_kv = tuple(KeyValue(empty, empty) for _ in cross_kv)
-    return DecodeCache(self_kv, cross_kv, memory.mask, jnp.int32(0))
-
-
-def decode_step(
-    config: ModelConfig, params: Params, cache: DecodeCache, tokens: Int[Array, "B"]
-) -> tuple[Float[Array, "B V"], DecodeCache]:
-    """Reads one token a sentence; returns the logits for the next one, and the cache with it."""
-    params = cast(config, params)
-    positions = cache.position[None, None]
-    x = embed_target(config, params.embedding, tokens[:, None], positions)
-    max_length = cache.self_kv[0].k.shape[1]
-    mask = (jnp.arange(max_length) <= cache.position)[None, None, None, :]
-    self_kv = []
-    for layer, past, cross_kv in zip(unstack(params.decoder), cache.self_kv, cache.cross_kv):
-        past = Past(past, cache.position)
-        x, kv, _ = decoder_layer(config, layer, x, cross_kv, mask, cache.memory_mask, None, past)
-        self_kv.append(kv)
-    x = final_norm(config, params.decoder, x)
-    cache = cache.replace(self_kv=tuple(self_kv), position=cache.position + 1)
-    return logits(params.embedding, x)[:, 0], cache
-
-
 def embed_target(config, embedding: Embedding, tokens, positions, key=None):
     table = embedding.source if embedding.target is None else embedding.target
     encoding = position_encoding(embedding.target_positions, positions, config.d_model)
@@ -262,12 +213,6 @@ def cast(config: ModelConfig, params: Params) -> Params:
         return leaf if is_norm(leaf) else leaf.astype(config.dtype)
 
     return jax.tree.map(cast_leaf, params, is_leaf=is_norm)
-
-
-def unstack(stack: Stack) -> list[DecoderLayer]:
-    """The layers of a stack one by one."""
-    count = jax.tree.leaves(stack.layers)[0].shape[0]
-    return [jax.tree.map(itemgetter(n), stack.layers) for n in range(count)]
 
 
 def layer_keys(key, stack: Stack):

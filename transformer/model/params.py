@@ -66,9 +66,12 @@ class DecoderLayer:
 
 @struct.dataclass
 class Stack:
-    """N layers, every leaf with a leading axis N; `norm` after the stack with pre-norm only."""
+    """N layers, every leaf with a leading axis N; `norm` after the stack with pre-norm only.
 
-    layers: EncoderLayer | DecoderLayer
+    While decoding, the layers are a tuple instead (`cached_decoder.unrolled`).
+    """
+
+    layers: EncoderLayer | DecoderLayer | tuple[DecoderLayer, ...]
     norm: Norm | None
 
 
