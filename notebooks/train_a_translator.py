@@ -135,8 +135,8 @@ for metric in score(hypotheses, [target for _, target in pairs]):
 # ## What the decoder looks at
 #
 # Cross-attention: each row is a German token about to be written, each column an English one, and
-# the shade says how much the last layer's heads look at it, on average. The model is pure functions,
-# so looking inside is one more function call on the finished translation.
+# the shade says how much the last layer's heads look at it, on average. The model is pure
+# functions, so looking inside is one more function call on the finished translation.
 
 # %%
 import numpy as np
