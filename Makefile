@@ -20,9 +20,9 @@ demo: $(VENV)/.demo
 	printf '%s\n' $(SENTENCES) | $(BIN)/python translate.py runs/quickstart
 
 SENTENCES := \
-	"The old man has bought a red car because he needs it." \
+	"If it rains, the children cannot visit the museum." \
 	"Tomorrow I want to visit my friend in the city." \
-	"Do you see the two small dogs?"
+	"The teacher bought a new bicycle yesterday."
 
 test: $(VENV)/.$(EXTRAS)
 	$(BIN)/python -m pytest

@@ -111,8 +111,8 @@ config = load_run_config(run)
 tokenizers = load_tokenizers(run / "tokenizer")
 params, which = load_params(run, config, "best")
 sentences = [
-    "The old man has bought a red car because he needs it.",
-    "Do you see the two small dogs?",
+    "If it rains, the children cannot visit the museum.",
+    "Tomorrow I want to visit my friend in the city.",
 ]
 for sentence, translation in zip(sentences, translate(config, params, tokenizers, sentences)):
     print(f"{sentence}\n    {translation}")

@@ -167,7 +167,7 @@ def top_k_in_chunks(
     """`jax.lax.top_k`, by way of the chunks with the `count` largest maxima: those hold it."""
     length = values.shape[-1]
     if length <= count * width:
-        return jax.lax.top_k(values, count)
+        return tuple(jax.lax.top_k(values, count))
     filling = ((0, 0), (0, 0), (0, -length % width))
     chunks = jnp.pad(values, filling, constant_values=-jnp.inf)
     chunks = chunks.reshape(*values.shape[:2], -1, width)

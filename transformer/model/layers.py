@@ -152,7 +152,7 @@ def residual(
 def embed(
     config: ModelConfig,
     table: Float[Array, "V D"],
-    positions: Float[Array, "B_or_1 T D"],
+    positions: Float[Array, "#B #T D"],
     tokens: Int[Array, "B T"],
     key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T D"]:
