@@ -2,6 +2,9 @@
 
 command   python train.py configs/multi30k.py
 data      multi30k/en_de: downloaded once (1.3 MB), or taken from MULTI30K_DIR
+score     36.7 BLEU on test_2016_flickr after 5,498 updates, 27 minutes on one busy CPU core, beam 5
+          nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
+          the whole run is not measured yet (docs/benchmarks.md)
 """
 
 from transformer.config import (
