@@ -216,7 +216,7 @@ def test_the_average_is_the_mean(state):
     assert_same(average([first]), first)
 
 
-@pytest.mark.parametrize("checkpoint", ["5", "newest", "-1", ""])
+@pytest.mark.parametrize("checkpoint", ["5", "newest", "-1", "²", ""])
 def test_a_checkpoint_that_is_not_there_is_a_sentence_with_those_that_are(
     tmp_path, config, state, checkpoint
 ):

@@ -205,7 +205,7 @@ def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) ->
         return validated[-config.train.average_last :]
     if checkpoint == "best":
         return [max(validated, key=lambda step: (_bleu(scores[step]), step))]
-    if checkpoint.isdigit() and int(checkpoint) in steps:
+    if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(
         f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
