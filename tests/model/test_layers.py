@@ -215,7 +215,7 @@ def test_dropout_is_the_same_for_the_same_key_and_inside_jit():
 
 
 def bits_of(key, count=2**16):
-    return np.asarray(random_bits(jax.random.key_data(key), (count,)))
+    return np.asarray(random_bits(jax.random.bits(key, (2,)), (count,)))
 
 
 def related_keys():
@@ -235,6 +235,12 @@ def test_every_bit_of_the_hash_is_one_half_of_the_time():
 def test_bits_of_different_keys_are_uncorrelated():
     columns = np.stack([bits_of(key) for key in related_keys()]).astype(np.float64)
     correlation = np.corrcoef(columns) - np.eye(len(columns))
+    assert abs(correlation).max() < 5 / math.sqrt(2**16)
+
+
+def test_masks_of_keys_that_differ_in_one_bit_are_uncorrelated():
+    masks = [np.ravel(dropout(jnp.ones((256, 256)), 0.1, jax.random.key(n))) for n in (0, 1, 2, 4)]
+    correlation = np.corrcoef(masks) - np.eye(len(masks))
     assert abs(correlation).max() < 5 / math.sqrt(2**16)
 
 

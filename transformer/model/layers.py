@@ -187,7 +187,7 @@ def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
 
 def dropout(x: Array, rate: float, key: Key[Array, ""] | None) -> Array:
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate)."""
-    return x if key is None or rate == 0 else _drop(x, rate, jax.random.key_data(key))
+    return x if key is None or rate == 0 else _drop(x, rate, jax.random.bits(key, (2,)))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -204,7 +204,7 @@ _drop.defvjp(
 
 
 def random_bits(words: UInt[Array, "2"], shape: tuple[int, ...]) -> UInt[Array, "..."]:
-    """32 random bits an element: a hash of its index and the key's two words.
+    """32 random bits an element: a hash of its index and two random words.
 
     The mixing constants are those of "lowbias32" (https://nullprogram.com/blog/2018/07/31/). Unlike
     threefry's, these bits are computed inside the operation that uses them.
