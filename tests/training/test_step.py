@@ -69,7 +69,9 @@ def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
 
 
 def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch):
-    config = quick(small_config(model={"dropout": 0.1}, label_smoothing=0.0))
+    config = small_config(model={"dropout": 0.1}, label_smoothing=0.0)
+    calm = OptimizerConfig(warmup_steps=10, scale=0.3)
+    config = Config(config.model, config.data, calm, config.train)
     step, state = compiled_update(config), start_of(config)
     batch, losses = random_batch(source_length=7, target_length=6), []
     for _ in range(30):
