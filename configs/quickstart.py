@@ -2,9 +2,9 @@
 
 command   python train.py configs/quickstart.py
 data      phrasebook/en_de, generated on your machine; nothing is downloaded
-score     96.0 BLEU on the test split (95.6 to 96.4), beam 4, seed 0
+score     96.6 BLEU on the test split (96.2 to 97.1), beam 4, seed 0
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
-time      5.5 minutes of training on two CPU cores of which other work took half
+time      4.1 minutes of training on two CPU cores, validation and saving included
 """
 
 from transformer.config import (

@@ -83,14 +83,7 @@ def encoder_layer(
         return multi_head_attention(params.self_attention, x, kv, mask, rate, attention_key)
 
     x, _ = residual(config, params.self_attention_norm, x, self_attention, sum_key)
-    x, _ = residual(
-        config,
-        params.feed_forward_norm,
-        x,
-        lambda x: (feed_forward(config, params.feed_forward, x, inner_key), None),
-        last_key,
-    )
-    return x
+    return feed_forward_sublayer(config, params, x, inner_key, last_key)
 
 
 def decode(
@@ -165,14 +158,23 @@ def decoder_layer(
 
     x, kv = residual(config, params.self_attention_norm, x, self_attention, self_sum_key)
     x, weights = residual(config, params.cross_attention_norm, x, cross_attention, cross_sum_key)
-    x, _ = residual(
-        config,
-        params.feed_forward_norm,
-        x,
-        lambda x: (feed_forward(config, params.feed_forward, x, inner_key), None),
-        last_key,
-    )
+    x = feed_forward_sublayer(config, params, x, inner_key, last_key)
     return x, kv, weights
+
+
+def feed_forward_sublayer(
+    config: ModelConfig,
+    params: EncoderLayer | DecoderLayer,
+    x: Float[Array, "B T D"],
+    inner_key,
+    key,
+) -> Float[Array, "B T D"]:
+    """The last sublayer of every layer, on either side."""
+
+    def sublayer(x):
+        return feed_forward(config, params.feed_forward, x, inner_key), None
+
+    return residual(config, params.feed_forward_norm, x, sublayer, key)[0]
 
 
 def extend(past: Past, kv: KeyValue) -> KeyValue:
