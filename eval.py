@@ -22,13 +22,13 @@ def main(words: list[str]) -> None:
     # The test set as raw text: scores are against what people wrote, never against tokens.
     data = config.data
     if command.test_files:
-        data = replace(data, dataset="", test_files=command.test_files)
+        data = replace(data, dataset="", test_files=command.test_files, swap_files=False)
     split = "test" if command.test_files else command.split
     pairs = list(read_pairs(data, split))
     sources, references = [s for s, _ in pairs], [t for _, t in pairs]
 
     # Translate it.
-    tokenizers = load_tokenizers(command.run / "tokenizer")
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
     start = time.perf_counter()
     hypotheses = translate(config, params, tokenizers, sources)

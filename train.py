@@ -5,21 +5,24 @@ Reads in the order in which things happen. Every setting can be changed on the c
 """
 
 from transformer.command_line import parse_train, run_command
+from transformer.config import to_json
 
 
 def main(words: list[str]) -> None:
-    folder, config = parse_train(words)
+    command = parse_train(words)
+    folder, config = command.run, command.settings
+    if command.print_config:
+        print(to_json(config), end="")
+        return
 
     # Slow imports come after the command line has been understood.
     import shlex
     import sys
     from dataclasses import replace
 
-    import jax
-
-    from transformer.checkpoints import Checkpoints, Progress
+    from transformer.checkpoints import Checkpoints, Progress, load_params
     from transformer.data.batching import Position, batches, make_plan
-    from transformer.data.corpus import read_pairs
+    from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.token_store import encode_pairs
     from transformer.data.tokenizer import load_tokenizers, make_tokenizers
     from transformer.decoding.translator import translate
@@ -29,53 +32,79 @@ def main(words: list[str]) -> None:
     from transformer.training import loop, parallel
     from transformer.training.optimizer import learning_rate, make_optimizer
     from transformer.training.progress import Reporter
-    from transformer.training.step import init_state
 
-    # The run folder, and the vocabulary in it.
-    resuming = is_run(folder)
-    tokenizers = load_tokenizers(folder / "tokenizer") if resuming else make_tokenizers(config.data)
-    config = config.with_vocabularies(tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    if resuming:
-        take_up_run(folder, config)
-    else:
-        create_run(folder, config, tokenizers)
-
-    # Text becomes tokens, tokens become a plan of batches.
-    pairs = encode_pairs(config.data, tokenizers, "train")
+    # The machine: devices, and processes that train together.
+    if command.distributed:
+        parallel.join_processes()
+    parallel.demand(command.device)
+    first = parallel.is_first_process()
+    say = print if first else lambda _: None
     mesh = parallel.make_mesh()
-    plan = make_plan(pairs, config.data, rows_multiple=mesh.size * config.train.micro_batches)
-    validation = list(read_pairs(config.data, "validation"))
+
+    with parallel.first_process_first():
+        # The vocabulary: the run's, another run's, or a new one.
+        check_corpora(config.data)
+        resuming = is_run(folder)
+        home = folder if resuming else command.from_run
+        tokenizers = (
+            load_tokenizers(home / "tokenizer", config.data)
+            if home
+            else make_tokenizers(config.data)
+        )
+        config = config.with_vocabularies(*tokenizers.identity)
+        if resuming and first:
+            take_up_run(folder, config)
+
+        # Text becomes tokens, tokens become a plan of batches.
+        pairs = encode_pairs(config.data, tokenizers, "train")
+        validation = list(read_pairs(config.data, "validation"))
+        rows_multiple = mesh.size * config.train.micro_batches
+        plan = make_plan(pairs, config.data, rows_multiple)
+
+        # Weights of another run, to be tuned.
+        tuning = bool(command.from_run) and not resuming
+        if tuning:
+            earlier, label = load_params(command.from_run, config, command.from_checkpoint)
+
+        # What could be wrong with settings and data has been found by now.
+        if not resuming:
+            create_run(folder, config, tokenizers)
 
     # The state: restored, or new.
     optimizer = make_optimizer(config)
     checkpoints = Checkpoints(folder, config)
-    state, progress = checkpoints.restore(parallel.replicated(mesh)) or (
-        parallel.replicate(mesh, init_state(config)),
-        Progress(plan=plan.digest),
-    )
+    restored = checkpoints.restore(parallel.replicated(mesh))
+    if restored is None:
+        state, progress = parallel.new_state(mesh, config), Progress(plan=plan.digest)
+        if tuning:
+            state = state.replace(params=parallel.replicate(mesh, earlier))
+            say(f"begins with the weights of {command.from_run}, checkpoint {label}")
+    else:
+        state, progress = restored
     position = Position(progress.epoch, progress.batch)
     if progress.plan != plan.digest:
         position = Position(progress.epoch + 1)
-        print(
+        say(
             "the batches are not those that this run began with (another number of devices, or "
             f"other data): going on with the next epoch, number {position.epoch + 1}"
         )
     step = int(state.step)
-    print(
+    say(
         f"run folder  {folder}\n"
-        f"devices     {jax.device_count()} x {jax.devices()[0].device_kind}, {config.model.dtype}\n"
+        f"devices     {parallel.describe_devices()}, {config.model.dtype}\n"
         f"model       {count_params(state.params):,} parameters\n"
         f"data        {len(pairs):,} pairs ({plan.left_out:,} left out), "
         f"{plan.batches_per_epoch:,} updates an epoch, {len(plan.buckets)} batch shapes, "
         f"{plan.padding:.0%} padding\n"
-        f"updates     {step:,} of {config.train.steps:,} done"
+        f"updates     {step:,} of {config.train.steps:,} done, each on about "
+        f"{plan.target_tokens(pairs) / plan.batches_per_epoch:,.0f} target tokens"
     )
 
     # What the loop calls.
     clock = loop.Clock(progress.seconds)
     rate = learning_rate(config)
     reporter = Reporter(
-        folder,
+        folder if first else None,
         config.train,
         step,
         clock,
@@ -113,7 +142,7 @@ def main(words: list[str]) -> None:
             report=reporter.update,
             checkpoint=checkpoint,
             clock=clock,
-            should_stop=loop.stop_on_signals(),
+            should_stop=parallel.agreed(loop.stop_on_signals()),
         )
     finally:
         reporter.close()
@@ -121,9 +150,9 @@ def main(words: list[str]) -> None:
 
     if int(state.step) < config.train.steps:
         again = shlex.join(["python", *sys.argv])
-        print(f"stopped after update {int(state.step):,}; continue with: {again}")
+        say(f"stopped after update {int(state.step):,}; continue with: {again}")
     else:
-        print(
+        say(
             f"done: {config.train.steps:,} updates in {clock.seconds / 60:.1f} minutes; "
             f"score it with: python eval.py {shlex.quote(str(folder))}"
         )

@@ -23,7 +23,7 @@ def main(words: list[str]) -> None:
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import translate
 
-    tokenizers = load_tokenizers(command.run / "tokenizer")
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
     translator = partial(translate, config, params, tokenizers)
     print(

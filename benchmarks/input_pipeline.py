@@ -18,12 +18,13 @@ import numpy as np
 import tyro
 
 from benchmarks.measure import machine, summary, table, timed, versions
-from transformer.command_line import load_config, run_command, validate
+from transformer.command_line import load_config, run_command
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import Tokenizers, make_tokenizers
 from transformer.model.batch import PAD
+from transformer.validation import validate
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def test_rows(
     """A row for each checkpoint that is left, and one for their average."""
     config = replace(config, decode=replace(config.decode, beam_size=command.beam_size))
     sources, references = zip(*read_pairs(config.data, "test"))
-    tokenizers = load_tokenizers(command.run / "tokenizer")
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     progress = progress_of_checkpoints(command.run)
     # The average is of validated checkpoints; one that was saved on the way out is not among them.
     last = max(

@@ -110,7 +110,7 @@ def our_step(config: Config, shape: Shape) -> tuple[Callable[[], float], float]:
     """A function that makes an update and returns its loss, and the seconds of compiling it."""
     mesh = parallel.make_mesh()
     batches = [parallel.shard_batch(mesh, batch) for batch in synthetic_batches(shape)]
-    state = parallel.replicate(mesh, init_state(config))
+    state = parallel.new_state(mesh, config)
     jitted = parallel.jit_update(mesh, config, make_optimizer(config))
     update, compile_seconds = timed(lambda: jitted.lower(state, batches[0]).compile())
     count = 0

@@ -4,7 +4,7 @@ command   python train.py configs/quickstart.py
 data      phrasebook/en_de, generated on your machine; nothing is downloaded
 score     96.6 BLEU on the test split (96.2 to 97.1), beam 4, seed 0
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
-time      4.1 minutes of training on two CPU cores, validation and saving included
+time      4.1 minutes of training on two CPU cores (validation and saving excluded)
 """
 
 from transformer.config import (

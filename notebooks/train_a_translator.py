@@ -108,7 +108,7 @@ from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
 
 config = load_run_config(run)
-tokenizers = load_tokenizers(run / "tokenizer")
+tokenizers = load_tokenizers(run / "tokenizer", config.data)
 params, which = load_params(run, config, "best")
 sentences = [
     "If it rains, the children cannot visit the museum.",

@@ -168,7 +168,7 @@ def test_when_every_checkpoint_is_damaged_none_is_touched(tmp_path, config, stat
 def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
     save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     truncate(tmp_path / "checkpoints" / "6")
-    with pytest.raises(UserError, match="checkpoint 6 is damaged .*--checkpoint") as refusal:
+    with pytest.raises(UserError, match="checkpoint 6 is damaged .*another checkpoint") as refusal:
         load_params(tmp_path, config, "last")
     assert "\n" not in str(refusal.value)
     assert load_params(tmp_path, config, "3")[1] == "3: step 3"

@@ -49,7 +49,8 @@ def in_room(room):
 MODEL_ORDER = ["batch", "params", "layers", "encoder_decoder", "cached_decoder"]
 ALLOWED = {
     "transformer.config": set(),
-    "transformer.command_line": {"transformer.config"},
+    "transformer.validation": {"transformer.config"},
+    "transformer.command_line": {"transformer.config", "transformer.validation"},
     "transformer.training": {"transformer.config", "transformer.model", "transformer.training"},
     "transformer.data": {"transformer.config", "transformer.model.batch", "transformer.data"},
     "transformer.decoding.search": {"transformer.config", "transformer.model.batch"},
@@ -118,11 +119,10 @@ def test_config_and_command_line_import_neither_jax_nor_flax():
         assert not {module.split(".")[0] for module in GRAPH[name]} & heavy
 
 
-def test_only_checkpoints_and_train_use_the_update_of_training():
+def test_outside_of_training_only_checkpoints_use_its_state():
     users = {name for name in GRAPH if "transformer.training.step" in GRAPH[name]}
     assert {user for user in users if not user.startswith("transformer.training")} == {
-        "transformer.checkpoints",
-        "train",
+        "transformer.checkpoints"
     }
 
 

@@ -27,7 +27,7 @@ def test_a_new_run_holds_its_config_and_its_tokenizers(tmp_path, config, tokeniz
     create_run(folder, config, tokenizers)
     assert is_run(folder)
     assert load_run_config(folder) == config
-    assert load_tokenizers(folder / "tokenizer") == tokenizers
+    assert load_tokenizers(folder / "tokenizer", config.data) == tokenizers
 
 
 def test_a_run_whose_making_was_interrupted_is_made_again(tmp_path, config, tokenizers):

@@ -15,6 +15,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from transformer.config import Config, UserError
@@ -126,10 +127,12 @@ class Checkpoints:
     def _move_aside(self, step: int, error: Exception) -> None:
         """Orbax saves nothing below the highest step that it sees."""
         aside = self.folder.parent / "damaged" / f"{step}-{time.time_ns()}"
-        aside.parent.mkdir(exist_ok=True)
-        shutil.move(self.folder / str(step), aside)
+        if jax.process_index() == 0:
+            aside.parent.mkdir(exist_ok=True)
+            shutil.move(self.folder / str(step), aside)
+            print(f"checkpoint {step} is damaged ({_first_line(error)}): moved to {aside}")
+        multihost_utils.sync_global_devices("a damaged checkpoint is moved aside")
         self.manager.reload()
-        print(f"checkpoint {step} is damaged ({_first_line(error)}): moved to {aside}")
 
     def close(self) -> None:
         """Waits until the last save is on disk. Raises UserError when it failed."""
@@ -229,7 +232,7 @@ def _restore_params(manager, config: Config, step: int) -> Params:
     except (ValueError, KeyError, OSError) as error:
         raise UserError(
             f"checkpoint {step} is damaged or of another model ({_first_line(error)}): "
-            "choose another with --checkpoint"
+            "choose another checkpoint, and leave the model settings as that run has them"
         ) from error
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import runpy
 import sys
-import typing
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,15 @@ from typing import Annotated, Literal, TypeVar
 
 import tyro
 
-from transformer.config import Config, DecodeConfig, UserError, from_json
+from transformer.config import (
+    VOCABULARY_SETTINGS,
+    Config,
+    DecodeConfig,
+    UserError,
+    differing_fields,
+    from_json,
+)
+from transformer.validation import validate
 
 Command = TypeVar("Command")
 
@@ -26,6 +34,7 @@ Command = TypeVar("Command")
 def run_command(main: Callable[[list[str]], None]) -> None:
     """Run a command's main; a UserError becomes one sentence on stderr and exit code 2."""
     sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
         main(sys.argv[1:])
     except UserError as error:
@@ -49,6 +58,17 @@ class TrainCommand:
     """The settings of the config file, each of which can be changed here."""
     run: Path | None = None
     """The run folder; runs/NAME for configs/NAME.py by default."""
+    from_run: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Another run, whose weights to begin with (fine-tuning), and whose model and vocabulary to
+    take over."""
+    from_checkpoint: str = "best"
+    """Which of its checkpoints: best, last, average or a step."""
+    device: Literal["any", "cpu", "gpu", "tpu"] = "any"
+    """Train on such devices or not at all; any: on the best that JAX finds."""
+    distributed: bool = False
+    """Train together with other processes, on one machine or several."""
+    print_config: bool = False
+    """Print all settings in the form that a run folder keeps, and do nothing."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +99,49 @@ class TranslateCommand:
     """How to search; the run's own settings by default."""
 
 
-def parse_train(words: list[str]) -> tuple[Path, Config]:
-    """The run folder and the checked config. The config file's settings are the defaults."""
+def parse_train(words: list[str]) -> TrainCommand:
+    """The checked command, its run folder named. The config file's settings are the defaults."""
     path = _first_word(words, "python train.py CONFIG [--settings]")
     config = load_config(path) if path else Config()
+    run = Path(_word_after("--run", words) or Path("runs", path.stem if path else ""))
+    from_run = _word_after("--from", words)
+    if from_run:
+        begun = (run / "config.json").is_file()  # then that run has taken over already
+        config = taking_over(config, from_run, load_run_config(run if begun else Path(from_run)))
     default = TrainCommand(path or tyro.MISSING, config)
     command = _parse(TrainCommand, words, default, prog="train.py")
+    if from_run:
+        _check_taken_over(command, run, config)
     validate(command.settings)
-    return command.run or Path("runs") / command.config_file.stem, command.settings
+    return dataclasses.replace(command, run=run)
+
+
+def taking_over(config: Config, name: str, earlier: Config) -> Config:
+    """`config` with the model and the vocabulary of an earlier run, and its name."""
+    vocabulary = {name: getattr(earlier.data, name) for name in VOCABULARY_SETTINGS}
+    return dataclasses.replace(
+        config,
+        model=earlier.model,
+        data=dataclasses.replace(config.data, **vocabulary),
+        train=dataclasses.replace(config.train, origin=name),
+    )
+
+
+def _check_taken_over(command: TrainCommand, run: Path, taken_over: Config) -> None:
+    """Raises UserError where the command contradicts what --from takes over."""
+    if run.absolute() == command.from_run.absolute():
+        raise UserError(f"--from {run} is the run folder itself: name a new one with --run")
+    for name in differing_fields(taken_over, command.settings):
+        if name.removeprefix("data.") in VOCABULARY_SETTINGS:
+            raise UserError(f"{name} is taken over from {command.from_run}: leave the setting out")
+
+
+def _word_after(option: str, words: list[str]) -> str | None:
+    """The value of an option, which the defaults of others depend on."""
+    for word, following in zip(words, [*words[1:], None]):
+        if word.partition("=")[0] == option:
+            return word.partition("=")[2] or following
+    return None
 
 
 def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:
@@ -155,93 +210,3 @@ def load_run_config(folder: Path) -> Config:
         return from_json(path.read_text(encoding="utf-8"))
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}): restore it from the config") from error
-
-
-def validate(config: Config) -> None:
-    """Refuse settings that are out of range or do not fit together (UserError, one sentence)."""
-    for section in dataclasses.fields(config):
-        values = getattr(config, section.name)
-        for name, hint in typing.get_type_hints(type(values), include_extras=True).items():
-            value = getattr(values, name)
-            refusal = _refusal(value, hint)
-            if refusal:
-                raise UserError(f"{section.name}.{name} ({value!r}) {refusal}")
-    for subject, allowed, rule in _rules(config):
-        if not allowed:
-            raise UserError(f"{subject} {rule}")
-
-
-def _refusal(value: object, hint: object) -> str | None:
-    """Why `value` is not a value of the annotation `hint`, or None."""
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        return None if value in choices else f"must be one of: {', '.join(choices)}"
-    kind, *limits = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-    kind = typing.get_origin(kind) or kind
-    accepted = (int, float) if kind is float else kind
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        return f"must be of type {kind.__name__}"
-    return limits[0].refusal(value) if limits else None
-
-
-def _rules(config: Config) -> list[tuple[str, bool, str]]:
-    """Rules across settings: (setting and value, whether it keeps the rule, the rule)."""
-    model, data, optimizer, train = config.model, config.data, config.optimizer, config.train
-    own_tokenizers = bool(data.source_tokenizer), bool(data.target_tokenizer)
-    return [
-        (
-            f"model.d_model ({model.d_model})",
-            model.d_model % model.num_heads == 0,
-            f"must be a multiple of model.num_heads ({model.num_heads})",
-        ),
-        (
-            f"model.d_model ({model.d_model})",
-            model.positions == "learned" or model.d_model % 2 == 0,
-            "must be even with model.positions sinusoidal: each frequency has a sine and a cosine",
-        ),
-        (
-            f"model.max_positions ({model.max_positions})",
-            model.positions == "sinusoidal" or model.max_positions >= data.max_length,
-            f"must be at least data.max_length ({data.max_length}) with model.positions learned",
-        ),
-        (
-            "model.tying (all)",
-            model.tying != "all" or data.shared_vocabulary,
-            "needs data.shared_vocabulary; with two vocabularies set model.tying to target or none",
-        ),
-        (
-            f"data.dataset ({data.dataset!r})",
-            bool(data.dataset) != bool(data.train_files),
-            "must be a TFDS dataset, or empty beside data.train_files",
-        ),
-        (
-            "data.validation_files",
-            not data.train_files or bool(data.validation_files),
-            "must be set beside data.train_files: the best checkpoint is chosen on them",
-        ),
-        *(
-            (name, len(files) <= 2, "must be a source and a target file, or one .tsv file")
-            for name, files in vars(data).items()
-            if name.endswith("_files")
-        ),
-        (
-            "data.source_tokenizer and data.target_tokenizer",
-            data.shared_vocabulary or own_tokenizers in [(True, True), (False, False)],
-            "must be set together when data.shared_vocabulary is off",
-        ),
-        (
-            f"data.batch_tokens ({data.batch_tokens})",
-            data.batch_tokens >= data.max_length,
-            f"must be at least data.max_length ({data.max_length}): one pair must fit in a batch",
-        ),
-        (
-            f"optimizer.cooldown_steps ({optimizer.cooldown_steps})",
-            optimizer.cooldown_steps <= train.steps,
-            f"must not exceed train.steps ({train.steps})",
-        ),
-        (
-            f"train.average_last ({train.average_last})",
-            train.average_last <= train.keep_last,
-            f"must not exceed train.keep_last ({train.keep_last})",
-        ),
-    ]

@@ -94,35 +94,54 @@ class DataConfig:
     test_split: str = "test"
     """The TFDS split that eval.py scores."""
     train_files: tuple[str, ...] = ()
-    """Source file and target file, or one .tsv file; one sentence a line; may end in .gz."""
+    """Source file and target file, or one .tsv file, one sentence a line; more corpora may follow,
+    named in the same way; .gz, .xz and .zst are decompressed."""
     validation_files: tuple[str, ...] = ()
     """The same for validation."""
     test_files: tuple[str, ...] = ()
     """The same for the test set."""
+    tsv_columns: tuple[Positive, Positive] = (1, 2)
+    """Columns of .tsv files that hold source and target; the first column is 1."""
+    swap_files: bool = False
+    """Translate from the second file or column to the first: the other direction."""
     source: str = "en"
     """Source language: names the TFDS feature, and labels scores."""
     target: str = "de"
     """Target language."""
     manual_dir: str = ""
-    """Folder of files downloaded earlier, looked in first; also the variable MULTI30K_DIR."""
+    """Folder of a dataset's files, downloaded earlier and looked for here first; so is the folder
+    that a variable such as MULTI30K_DIR names."""
     tokenizer: Literal["unigram", "bpe", "word", "char"] = "unigram"
     """Kind of SentencePiece model to train on the training split."""
     vocab_size: Positive = 8000
     """Tokens in each vocabulary to train (an upper limit for word and char)."""
     byte_fallback: bool = False
     """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
+    normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
+    """Unicode normalisation in the vocabularies to train: NFKC with spaces tidied, NFKC, none."""
+    lowercase: bool = False
+    """Lower-case all text before it becomes tokens; translations come out in lower case."""
     shared_vocabulary: bool = True
     """One vocabulary for both languages, as the paper has for English-German."""
     source_tokenizer: str = ""
     """A SentencePiece model of your own for the source, instead of training one."""
     target_tokenizer: str = ""
     """The same for the target; with a shared vocabulary the two are one."""
+    vocabulary: str = ""
+    """Identity of the run's tokenizers; filled in by train.py."""
     max_length: Positive = 256
     """Longest sentence to train on, in tokens, EOS included; longer pairs are left out."""
     batch_tokens: Positive = 4096
     """Most source and most target tokens in a batch, padding included."""
     num_buckets: Positive = 12
     """Batch shapes: pairs of like lengths share one, and each is compiled once."""
+
+
+VOCABULARY_SETTINGS = {
+    "tokenizer", "vocab_size", "byte_fallback", "normalisation", "lowercase",
+    "shared_vocabulary", "source_tokenizer", "target_tokenizer", "vocabulary",
+}  # fmt: skip
+"""Settings of `data` that say what the vocabulary is."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +186,8 @@ class TrainConfig:
     """Newest checkpoints kept."""
     keep_best: Positive = 1
     """Best checkpoints kept, by validation BLEU."""
+    origin: str = ""
+    """The run that the first weights came from; filled in by --from."""
     average_last: Positive = 5
     """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
 
@@ -185,6 +206,8 @@ class DecodeConfig:
     """When a sentence is done: no open hypothesis can still win, or beam_size have ended."""
     max_extra_length: Count = 50
     """Longest output, EOS included: source tokens plus this."""
+    max_source_length: Positive = 1024
+    """Longest source, in tokens; what is beyond is cut off, with a warning."""
     batch_sentences: Positive = 32
     """Sentences decoded together."""
 
@@ -199,10 +222,14 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
-    def with_vocabularies(self, source_size: int, target_size: int) -> "Config":
-        """The config with the sizes that its tokenizers turned out to have."""
+    def with_vocabularies(self, source_size: int, target_size: int, digest: str = "") -> "Config":
+        """The config with what its tokenizers turned out to be."""
         sizes = {"source_vocab_size": source_size, "target_vocab_size": target_size}
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, **sizes))
+        return dataclasses.replace(
+            self,
+            model=dataclasses.replace(self.model, **sizes),
+            data=dataclasses.replace(self.data, vocabulary=digest),
+        )
 
 
 def to_json(config: Config) -> str:
@@ -215,6 +242,8 @@ def from_json(text: str) -> Config:
     for section in dataclasses.fields(Config):
         kind = typing.get_type_hints(Config)[section.name]
         values = json.loads(text).get(section.name, {})
+        if not isinstance(values, dict):
+            raise UserError(f"{section.name} must hold settings in the saved config")
         unknown = set(values) - {f.name for f in dataclasses.fields(kind)}
         if unknown:
             raise UserError(f"unknown setting {section.name}.{min(unknown)} in the saved config")

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from small_run import run, start
@@ -21,8 +22,10 @@ def final_state(folder: Path) -> dict[str, np.ndarray]:
     arrays = {}
     for item in ("params", "optimizer"):
         path = (folder / "checkpoints" / str(max(steps)) / item).absolute()
-        with ocp.StandardCheckpointer() as checkpointer:
-            tree = checkpointer.restore(path)
+        with ocp.PyTreeCheckpointer() as checkpointer:
+            kinds = checkpointer.metadata(path).item_metadata.tree
+            as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), kinds)
+            tree = checkpointer.restore(path, restore_args=as_numpy)
         flat = ocp.tree.to_flat_dict(tree, sep="/")
         arrays |= {f"{item}/{name}": np.asarray(leaf) for name, leaf in flat.items()}
     return arrays

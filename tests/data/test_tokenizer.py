@@ -171,11 +171,46 @@ def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
     other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
     for tokenizers in (Tokenizers(bytewise, other), Tokenizers(bytewise, bytewise)):
         save_tokenizers(tokenizers, tmp_path / "tokenizer")
-        loaded = load_tokenizers(tmp_path / "tokenizer")
+        loaded = load_tokenizers(tmp_path / "tokenizer", DataConfig())
         assert loaded == tokenizers
         shared = tokenizers.source is tokenizers.target
         assert (loaded.source is loaded.target) == shared
         assert (tmp_path / "tokenizer" / "target.model").exists() != shared
+
+
+def test_the_vocabulary_of_another_run_is_refused(tmp_path, bytewise):
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    save_tokenizers(Tokenizers(bytewise, bytewise), tmp_path)
+    digests = [Tokenizers(*both).identity[2] for both in ((bytewise, bytewise), (bytewise, other))]
+    load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0]))
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_tokenizers(tmp_path, DataConfig(vocabulary=digests[1]))
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0], lowercase=True))
+
+
+def test_lower_case_is_applied_to_training_and_to_every_text():
+    shouted = [sentence.upper() for sentence in SENTENCES]
+    plain, lower = (
+        train_tokenizer(shouted, "char", 80, lowercase=lowercase) for lowercase in (False, True)
+    )
+    assert UNK in plain.encode(SENTENCES[:1])[0] and plain.encode(shouted[:1]) != [[]]
+    assert lower.encode(shouted) == lower.encode(SENTENCES)
+    assert lower.decode(lower.encode(["A CAT"])) == ["a cat"]
+    assert lower.digest != Tokenizer(lower.model).digest
+    assert Tokenizer(lower.model, lowercase=True) == lower
+
+
+@pytest.mark.parametrize(
+    "normalisation, becomes",
+    [("nmt_nfkc", "1 fish!"), ("nfkc", "1 fish!"), ("identity", "１ ﬁsh！")],
+)
+def test_unicode_normalisation_is_the_vocabularys(normalisation, becomes):
+    text = "１ ﬁsh！"
+    sentences = [*SENTENCES, text, "1 fish!"]
+    tokenizer = train_tokenizer(sentences, "char", 80, normalisation=normalisation)
+    assert tokenizer.decode(tokenizer.encode([text])) == [becomes]
+    assert Tokenizer(tokenizer.model) == tokenizer  # it travels with the model
 
 
 @pytest.fixture

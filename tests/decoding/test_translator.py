@@ -100,10 +100,20 @@ def test_learned_positions_end_somewhere_and_there_a_sentence_is_cut_with_a_warn
     params = random_params(model)
     config = replace(translator[0], model=model)
     long = "the cat sleeps and the dog reads a book"
-    with pytest.warns(UserWarning, match=r"cut to model.max_positions \(20\)"):
+    with pytest.warns(UserWarning, match=r"cut after 19 \(model\.max_positions\): 'the cat"):
         translations = translate(config, params, tokenizers, ["a dog", long, ""])
     assert len(translations) == 3
     assert translations[0] == translate(config, params, tokenizers, ["a dog"])[0]
+
+
+def test_a_very_long_line_is_cut_with_a_warning_and_keeps_its_place(translator, tokenizers):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, max_source_length=12))
+    lines = ["a dog", "the cat sleeps " * 10_000, ""]
+    with pytest.warns(UserWarning, match=r"150,000 tokens was cut after 12 \(decode\.max_source"):
+        translations = translate(config, params, tokenizers, lines)
+    alone = [translate(config, params, tokenizers, [line])[0] for line in ("a dog", lines[1][:11])]
+    assert translations == [*alone, ""]
 
 
 @pytest.mark.parametrize("beam", [1, 2])

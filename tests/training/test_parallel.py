@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-from transformer.config import Config, OptimizerConfig
+from transformer.config import Config, OptimizerConfig, UserError
 from transformer.model.batch import PAD
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
@@ -71,7 +71,7 @@ def test_gradients_on_four_devices_equal_those_on_one_and_those_of_a_literal_pma
 
 
 def trained(mesh, config, batch, updates=2):
-    state = parallel.replicate(mesh, jax.jit(init_state, static_argnums=0)(config))
+    state = parallel.new_state(mesh, config)
     step = parallel.jit_update(mesh, config, make_optimizer(config))
     for _ in range(updates):
         state, sums = step(state, parallel.shard_batch(mesh, batch))
@@ -104,7 +104,8 @@ def test_each_device_holds_its_own_rows(uneven_batch):
 def test_update_gives_up_its_old_state_and_no_other(small_config, uneven_batch):
     mesh, config = parallel.make_mesh(), small_config()
     original = jax.jit(init_state, static_argnums=0)(config)
-    state = parallel.replicate(mesh, original)
+    params = parallel.replicate(mesh, original.params)
+    state = parallel.new_state(mesh, config).replace(params=params)
     step = parallel.jit_update(mesh, config, make_optimizer(config))
     new, _ = step(state, parallel.shard_batch(mesh, uneven_batch))
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.params))
@@ -117,3 +118,27 @@ def test_a_local_copy_is_the_same_parameters_on_one_device(small_config):
     local = parallel.local_copy(spread)
     assert_close(local, params, atol=0)
     assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(local))
+
+
+def test_a_new_state_is_the_one_that_the_seed_gives(small_config):
+    mesh, config = parallel.make_mesh(), small_config()
+    state = parallel.new_state(mesh, config)
+    assert_close(state.params, jax.jit(init_state, static_argnums=0)(config).params, atol=1e-6)
+    assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(state))
+
+
+def test_a_device_that_is_not_there_is_refused():
+    parallel.demand("any")
+    parallel.demand("cpu")
+    with pytest.raises(UserError, match=r"--device tpu: JAX found only 4 x cpu; .*\[tpu\]"):
+        parallel.demand("tpu")
+
+
+def test_one_process_agrees_with_itself_at_once():
+    stopping = [False]
+    should_stop = parallel.agreed(lambda: stopping[0])
+    assert not should_stop()
+    stopping[0] = True
+    assert should_stop() and parallel.is_first_process()
+    with parallel.first_process_first():
+        pass

@@ -41,6 +41,11 @@ class BatchPlan:
     padding: float
     """Share of the source and target positions of an epoch that hold PAD."""
 
+    def target_tokens(self, pairs: TokenPairs) -> int:
+        """Target tokens of an epoch, EOS included, padding not."""
+        lengths = pairs.target_lengths + 1
+        return int(sum(lengths[members].sum() for members in self.members))
+
     @property
     def batches_per_epoch(self) -> int:
         return sum(_ceiling(len(m), b.rows) for m, b in zip(self.members, self.buckets))

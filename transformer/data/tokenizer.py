@@ -36,6 +36,8 @@ class Tokenizer:
 
     model: bytes = field(repr=False)
     """The serialised model, as in a SentencePiece .model file."""
+    lowercase: bool = False
+    """Whether text is lower-cased first."""
 
     def __post_init__(self) -> None:
         """Raises UserError when `model` is no SentencePiece model."""
@@ -72,13 +74,14 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """Identity of the model: the SHA-256 of its bytes, in hexadecimal."""
-        return hashlib.sha256(self.model).hexdigest()
+        """Identity: the SHA-256 of the model's bytes, and whether text is lower-cased."""
+        return hashlib.sha256(self.model).hexdigest() + "-lower" * self.lowercase
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The token ids of each sentence, without BOS and EOS."""
         table = self._our_ids
-        return [[table[i] for i in row] for row in self._processor.encode(list(sentences))]
+        texts = [text.lower() for text in sentences] if self.lowercase else list(sentences)
+        return [[table[i] for i in row] for row in self._processor.encode(texts)]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The sentence of each row of ids; PAD, BOS and EOS are dropped."""
@@ -97,17 +100,22 @@ def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
     Path(path).write_bytes(tokenizer.model)
 
 
-def load_tokenizer(path: str | Path) -> Tokenizer:
+def load_tokenizer(path: str | Path, lowercase: bool = False) -> Tokenizer:
     """Read a SentencePiece file, of ours or from elsewhere. Raises UserError if that fails."""
     try:
-        return Tokenizer(Path(path).read_bytes())
+        return Tokenizer(Path(path).read_bytes(), lowercase)
     except (OSError, UserError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read the tokenizer {path}: {reason}") from error
 
 
 def train_tokenizer(
-    sentences: Iterable[str], kind: str, vocab_size: int, byte_fallback: bool
+    sentences: Iterable[str],
+    kind: str,
+    vocab_size: int,
+    byte_fallback: bool = False,
+    normalisation: str = "nmt_nfkc",
+    lowercase: bool = False,
 ) -> Tokenizer:
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
@@ -116,6 +124,8 @@ def train_tokenizer(
     their characters alone do not fit in it.
     """
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
+    if lowercase:
+        sample = [sentence.lower() for sentence in sample]
     alphabet = set().union(*sample)
     if not "".join(alphabet).strip():
         raise UserError("there is no text to train a tokenizer on: the sentences are blank")
@@ -128,6 +138,7 @@ def train_tokenizer(
             vocab_size=vocab_size,
             hard_vocab_limit=kind in ("unigram", "bpe"),
             byte_fallback=byte_fallback,
+            normalization_rule_name=normalisation,
             character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
             pad_id=PAD,
             bos_id=BOS,
@@ -138,7 +149,7 @@ def train_tokenizer(
         )
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocab_size)) from error
-    return Tokenizer(model.getvalue())
+    return Tokenizer(model.getvalue(), lowercase)
 
 
 def _sample(sentences: Iterable[str], size: int) -> list[str]:
@@ -169,6 +180,13 @@ class Tokenizers(NamedTuple):
     source: Tokenizer
     target: Tokenizer
 
+    @property
+    def identity(self) -> tuple[int, int, str]:
+        """The sizes of the vocabularies, and a digest of both tokenizers."""
+        digests = f"{self.source.digest} {self.target.digest}"
+        digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
+        return self.source.vocab_size, self.target.vocab_size, digest
+
 
 def make_tokenizers(data: DataConfig) -> Tokenizers:
     """The user's own tokenizers, or new ones trained on the training split.
@@ -177,7 +195,9 @@ def make_tokenizers(data: DataConfig) -> Tokenizers:
     """
     paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
     if data.shared_vocabulary:
-        models = [load_tokenizer(path) for path in paths] or [_train(data, sides=(0, 1))]
+        models = [load_tokenizer(path, data.lowercase) for path in paths] or [
+            _train(data, sides=(0, 1))
+        ]
         if models[0] != models[-1]:
             raise UserError(
                 f"{paths[0]} and {paths[1]} are different tokenizers: "
@@ -185,14 +205,21 @@ def make_tokenizers(data: DataConfig) -> Tokenizers:
             )
         return Tokenizers(models[0], models[0])
     if paths:
-        return Tokenizers(*(load_tokenizer(path) for path in paths))
+        return Tokenizers(*(load_tokenizer(path, data.lowercase) for path in paths))
     return Tokenizers(_train(data, sides=(0,)), _train(data, sides=(1,)))
 
 
 def _train(data: DataConfig, sides: tuple[int, ...]) -> Tokenizer:
     """A tokenizer of the source sentences (side 0), the target sentences (side 1), or both."""
     sentences = (pair[side] for pair in read_pairs(data, "train") for side in sides)
-    return train_tokenizer(sentences, data.tokenizer, data.vocab_size, data.byte_fallback)
+    return train_tokenizer(
+        sentences,
+        data.tokenizer,
+        data.vocab_size,
+        data.byte_fallback,
+        data.normalisation,
+        data.lowercase,
+    )
 
 
 def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
@@ -205,8 +232,16 @@ def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
         (folder / "target.model").unlink(missing_ok=True)
 
 
-def load_tokenizers(folder: Path) -> Tokenizers:
-    """Read what `save_tokenizers` wrote. Raises UserError when it is missing or damaged."""
-    source = load_tokenizer(folder / "source.model")
-    own_target = (folder / "target.model").exists()
-    return Tokenizers(source, load_tokenizer(folder / "target.model") if own_target else source)
+def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:
+    """Read what `save_tokenizers` wrote.
+
+    Raises UserError when it is missing, damaged, or not what `data.vocabulary` says it was.
+    """
+    source = load_tokenizer(folder / "source.model", data.lowercase)
+    target = folder / "target.model"
+    tokenizers = Tokenizers(
+        source, load_tokenizer(target, data.lowercase) if target.exists() else source
+    )
+    if data.vocabulary not in ("", tokenizers.identity[2]):
+        raise UserError(f"{folder} holds another vocabulary than this run's: put its files back")
+    return tokenizers

@@ -28,10 +28,11 @@ def translate(
 ) -> list[str]:
     """The best translation of each sentence, in the order given; one line each, none dropped.
 
-    A sentence without a token (a blank line) becomes an empty one. Learned positions end somewhere:
-    there, and only there, a longer sentence is cut, with a warning.
+    A sentence without a token (a blank line) becomes an empty one. One that is longer than
+    `decode.max_source_length`, or than learned positions reach, is cut, with a warning.
     """
-    sources = [_cut(config, ids) for ids in tokenizers.source.encode(list(sentences))]
+    encoded = tokenizers.source.encode(list(sentences))
+    sources = [_cut(config, text, ids) for text, ids in zip(sentences, encoded)]
     outputs: list[list[int]] = [[] for _ in sources]
     by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
     for indices in _batches(config, sources, by_length):
@@ -41,14 +42,18 @@ def translate(
     return [" ".join(text.splitlines()) for text in tokenizers.target.decode(outputs)]
 
 
-def _cut(config: Config, ids: list[int]) -> list[int]:
-    longest = _last_position(config)
-    if len(ids) < longest:
+def _cut(config: Config, sentence: str, ids: list[int]) -> list[int]:
+    setting, longest = "decode.max_source_length", config.decode.max_source_length
+    if _last_position(config) <= longest:
+        setting, longest = "model.max_positions", _last_position(config) - 1  # one is for EOS
+    if len(ids) <= longest:
         return ids
     warnings.warn(
-        f"a sentence of {len(ids)} tokens was cut to model.max_positions ({longest})", stacklevel=3
+        f"a sentence of {len(ids):,} tokens was cut after {longest:,} ({setting}): "
+        f"{sentence[:60]!r} ...",
+        stacklevel=3,
     )
-    return ids[: longest - 1]
+    return ids[:longest]
 
 
 def _last_position(config: Config) -> int:

@@ -19,25 +19,30 @@ class Reporter:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | None,
         settings: TrainConfig,
         step: int,
         clock: Clock,
         learning_rate: Callable[[int], float],
         epoch: Callable[[int], float],
     ):
-        """Begins after `step` updates; later lines of an interrupted run are removed."""
+        """Begins after `step` updates; later lines of an interrupted run are removed.
+
+        Without a folder it checks losses and keeps silent, as all processes but one should.
+        """
         self.settings, self.clock = settings, clock
         self.learning_rate, self.epoch = learning_rate, epoch
-        self.path = folder / "metrics.jsonl"
-        _forget_after(self.path, step)
-        self.board = _tensorboard(folder / "tensorboard", step)
+        self.path, self.board = None, None
+        if folder:
+            self.path = folder / "metrics.jsonl"
+            _forget_after(self.path, step)
+            self.board = _tensorboard(folder / "tensorboard", step)
         self.bar = tqdm(
             total=settings.steps,
             initial=step,
             unit="update",
             dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
+            disable=not (folder and sys.stderr.isatty()),
         )
         self._restart()
 
@@ -76,7 +81,7 @@ class Reporter:
             f"perplexity {values['perplexity']:.1f}  {values['tokens_per_second']:,.0f} tokens/s  "
             f"learning rate {values['learning_rate']:.1e}"
         )
-        if self.bar.disable:
+        if self.bar.disable and self.path:
             # of training; validations come on top
             left = (self.settings.steps - step) * self.clock.seconds / max(step, 1)
             print(f"update {step:,}/{self.settings.steps:,}  {line}  {_minutes(left)} left")
@@ -87,6 +92,8 @@ class Reporter:
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Adds a line to metrics.jsonl, and to TensorBoard."""
+        if not self.path:
+            return
         line = {"step": step, "seconds": round(self.clock.seconds, 3), **values}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -96,6 +103,8 @@ class Reporter:
 
     def say(self, text: str) -> None:
         """Prints above the progress bar."""
+        if not self.path:
+            return
         self.bar.write(text, file=sys.stdout)
         sys.stdout.flush()
 
@@ -114,11 +123,11 @@ def _forget_after(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():
         try:
             if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
-        except ValueError:
+                kept.append(line.decode() + "\n")
+        except (ValueError, TypeError, KeyError):
             continue  # half a line, written as the run was killed
     temporary = path.with_suffix(".tmp")
     temporary.write_text("".join(kept), encoding="utf-8")

@@ -1,15 +1,13 @@
 """Multi30k: found or fetched, always verified, and no long wait without a network."""
 
-import functools
 import gzip
 import hashlib
-import http.server
 import os
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from tensorflow_datasets.core.download.checksums import UrlInfo
 
 from transformer.config import DataConfig, UserError
 from transformer.data.corpus import fingerprint, read_pairs
@@ -25,18 +23,24 @@ def expected(split: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch) -> Path:
+def files(file_server, monkeypatch) -> Path:
     """A folder of six small files, whose checksums take the place of the real ones."""
-    folder = tmp_path / "files"
-    folder.mkdir()
+    infos = {}
     for split, stem in multi30k.FILE_OF_SPLIT.items():
         for language, sentences in zip(("en", "de"), zip(*expected(split))):
             content = gzip.compress("".join(f"{line}\n" for line in sentences).encode())
-            (folder / f"{stem}.{language}.gz").write_bytes(content)
-    for name in multi30k.SHA256:
-        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        monkeypatch.setitem(multi30k.SHA256, name, digest)
-    return folder
+            name = f"{stem}.{language}.gz"
+            (file_server.folder / name).write_bytes(content)
+            infos[name] = UrlInfo(len(content), hashlib.sha256(content).hexdigest(), name)
+    assert set(infos) == set(multi30k.FILES)
+    point_to("http://127.0.0.1:9/", infos, monkeypatch)  # nothing listens there
+    return file_server.folder
+
+
+def point_to(url: str, infos: dict[str, UrlInfo], monkeypatch) -> None:
+    at_url = {url + name: info for name, info in infos.items()}
+    monkeypatch.setattr(multi30k, "URL", url)
+    monkeypatch.setattr(multi30k.Multi30k, "url_infos", at_url)
 
 
 @pytest.fixture(autouse=True)
@@ -45,25 +49,15 @@ def data_dir(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "tensorflow_datasets"
     monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(folder))
     monkeypatch.delenv("MULTI30K_DIR", raising=False)
-    monkeypatch.setattr(multi30k, "URL", "http://127.0.0.1:9/")  # nothing listens there
     return folder
 
 
 @pytest.fixture
-def server(files, monkeypatch):
-    """The small files over HTTP on this machine; its `requests` are what was asked for."""
-    requests = []
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            requests.append(self.path)
-
-    handler = functools.partial(Handler, directory=str(files))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        monkeypatch.setattr(multi30k, "URL", f"http://127.0.0.1:{running.server_port}/")
-        yield requests
-        running.shutdown()
+def server(files, file_server, monkeypatch):
+    """The small files over HTTP on this machine."""
+    infos = multi30k.Multi30k.url_infos.values()
+    point_to(file_server.url, {info.filename: info for info in infos}, monkeypatch)
+    return file_server
 
 
 def read(data: DataConfig, split: str = "train") -> list[tuple[str, str]]:
@@ -115,7 +109,9 @@ def test_slices_and_unknown_splits(files):
 
 def test_a_file_that_was_changed_is_refused(files):
     (files / "val.de.gz").write_bytes(gzip.compress(b"something else\n"))
-    with pytest.raises(UserError, match=r"val\.de\.gz is not .* expected [0-9a-f]{64}"):
+    with pytest.raises(
+        UserError, match=r"val\.de\.gz is not .* expected \d+ bytes with [0-9a-f]{64}"
+    ):
         read(DataConfig(dataset="multi30k/en_de", manual_dir=str(files)))
 
 
@@ -125,11 +121,15 @@ def test_a_wrong_folder_in_the_environment_is_an_error(monkeypatch, tmp_path):
         read(DATA)
 
 
+def kept(data_dir: Path) -> set[str]:
+    """The names of the files that were downloaded."""
+    return {path.name for path in (data_dir / "downloads").rglob("*") if path.is_file()}
+
+
 def test_files_are_downloaded_once(server, data_dir):
     assert_complete(DATA)
-    assert len(server) == len(multi30k.SHA256)
-    kept = data_dir / "downloads" / "multi30k"
-    assert {path.name for path in kept.iterdir()} == set(multi30k.SHA256)
+    assert sorted(name for name, _ in server.requests) == sorted(multi30k.FILES)
+    assert kept(data_dir) == set(multi30k.FILES)
 
 
 def test_only_what_is_missing_is_downloaded(server, files, tmp_path):
@@ -137,30 +137,28 @@ def test_only_what_is_missing_is_downloaded(server, files, tmp_path):
     partly.mkdir()
     (files / "train.en.gz").rename(partly / "train.en.gz")
     assert_complete(DataConfig(dataset="multi30k/en_de", manual_dir=str(partly)))
-    assert not any("train.en.gz" in request for request in server)
+    assert "train.en.gz" not in {name for name, _ in server.requests}
 
 
 def test_a_download_that_is_not_the_file_is_not_kept(server, files, data_dir):
     (files / "val.en.gz").write_bytes(b"not the file")
     with pytest.raises(UserError, match=r"val\.en\.gz.* expected"):
         read(DATA)
-    kept = {path.name for path in (data_dir / "downloads" / "multi30k").iterdir()}
-    assert kept == {"train.en.gz", "train.de.gz"}
-    assert not any("[" in name or "part" in name for name in kept)
+    assert kept(data_dir) == {"train.en.gz", "train.de.gz"}
 
 
 def test_a_file_that_the_server_lacks_is_an_error(server, files):
     (files / "val.en.gz").unlink()
-    with pytest.raises(UserError, match=r"cannot download .*val\.en\.gz \(.*MULTI30K_DIR"):
+    with pytest.raises(UserError, match=r"cannot download .*val\.en\.gz \(.*--data.manual-dir"):
         read(DATA)
 
 
-def test_without_a_network_the_remedy_comes_at_once():
+def test_without_a_network_the_remedy_comes_at_once(files):
     began = time.perf_counter()
     with pytest.raises(UserError) as caught:
         read(DATA)
     assert time.perf_counter() - began < 5
-    for part in ("--data.manual-dir", "MULTI30K_DIR", *multi30k.SHA256):
+    for part in ("--data.manual-dir", "MULTI30K_DIR", *multi30k.FILES):
         assert part in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -1,0 +1,55 @@
+"""train.py --from: another run's weights and vocabulary, with other data and another schedule."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+from small_run import run
+
+from transformer.checkpoints import load_params
+from transformer.command_line import load_run_config
+
+STANDSTILL = ["--optimizer.scale", "1e-12", "--optimizer.warmup-steps", "1000"]
+
+
+def weights(folder: Path, checkpoint: str) -> list[np.ndarray]:
+    params, _ = load_params(folder, load_run_config(folder), checkpoint)
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def test_it_begins_with_the_other_runs_weights(config, undisturbed, tmp_path):
+    folder = tmp_path / "tuned"
+    words = ["train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 1]
+    result = run(*words, *STANDSTILL, "--from-checkpoint", 35)
+    assert result.returncode == 0, result.stderr
+    assert "begins with" in result.stdout and "35: step 35" in result.stdout
+    for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "35"), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_it_has_its_own_data_and_schedule_and_the_others_vocabulary(config, undisturbed, tmp_path):
+    data = config.parent
+    folder = tmp_path / "tuned"
+    words = [
+        "train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 10,
+        "--data.train-files", data / "valid.en", data / "valid.de", "--model.dropout", "0.3",
+        "--optimizer.warmup-steps", 4,
+    ]  # fmt: skip
+    result = run(*words)
+    assert result.returncode == 0, result.stderr
+    assert "12 pairs" in result.stdout
+    ours, theirs = (load_run_config(path) for path in (folder, undisturbed))
+    assert ours.data.vocabulary == theirs.data.vocabulary
+    assert ours.train.origin == str(undisturbed)
+    assert ours.model.dropout == 0.3 and ours.optimizer.warmup_steps == 4
+    model = (folder / "tokenizer" / "source.model").read_bytes()
+    assert model == (undisturbed / "tokenizer" / "source.model").read_bytes()
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert lines[0]["step"] == 5
+    assert run("eval.py", folder).returncode == 0
+
+    # The same command goes on with the new run, and does not begin again.
+    again = run(*words)
+    assert again.returncode == 0, again.stderr
+    assert "10 of 10 done" in again.stdout

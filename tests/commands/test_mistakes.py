@@ -1,0 +1,177 @@
+"""What the commands say to mistakes: one sentence with the remedy, exit code 2, nothing lost.
+
+Every row is a command line and what its sentence must name. `folder` is where it is typed.
+"""
+
+import re
+import resource
+import shutil
+import sys
+
+import pytest
+from tensorflow_datasets.core.download.checksums import UrlInfo
+
+import eval as eval_command
+import train
+import translate
+from transformer.command_line import run_command
+from transformer.data.datasets import multi30k
+from transformer.data.tokenizer import save_tokenizer, train_tokenizer
+
+COMMANDS = {"train.py": train.main, "eval.py": eval_command.main, "translate.py": translate.main}
+
+
+@pytest.fixture(scope="session")
+def prepared(config, undisturbed, tmp_path_factory):
+    """A place with a config, a finished run, and runs and files in which something is wrong."""
+    place = tmp_path_factory.mktemp("mistakes")
+    (place / "configs").mkdir()
+    small = config.read_text()
+    (place / "configs" / "small.py").write_text(small)
+    (place / "configs" / "large.py").write_text(small)
+    (place / "configs" / "broken.py").write_text("config = Konfig()")
+    (place / "configs" / "empty.py").write_text("")
+    (place / "thesis.txt").write_text("precious")
+
+    runs = place / "runs"
+    for name in ("first", "other-model", "other-vocabulary", "no-checkpoint"):
+        shutil.copytree(undisturbed, runs / name)
+    path = runs / "other-model" / "config.json"
+    path.write_text(path.read_text().replace('"d_ff": 32', '"d_ff": 64'))
+    other = train_tokenizer(["other words"], "char", 30)
+    save_tokenizer(other, runs / "other-vocabulary" / "tokenizer" / "source.model")
+    shutil.rmtree(runs / "no-checkpoint" / "checkpoints")
+    (runs / "damaged").mkdir()
+    (runs / "damaged" / "config.json").write_text('{"model": {"d_mo')
+
+    for name, content in {
+        "two.en": b"a\nb\n", "one.de": b"a\n", "latin.de": b"a\nb \xe4\n", "nothing.en": b"",
+        "table.tsv": b"a\tb\nc\n", "broken.en.gz": b"a\nb\n", "long.en": b"a b " * 500 + b"\n",
+    }.items():  # fmt: skip
+        (place / name).write_bytes(content)
+    return place
+
+
+@pytest.fixture
+def folder(prepared, tmp_path, monkeypatch):
+    """A copy of that place as the working directory; a machine without network."""
+    shutil.copytree(prepared, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.delenv("MULTI30K_DIR", raising=False)
+    monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(tmp_path / "tfds"))
+    unreachable = "http://127.0.0.1:9/"
+    infos = {unreachable + name: UrlInfo(1, "0", name) for name in multi30k.FILES}
+    monkeypatch.setattr(multi30k, "URL", unreachable)
+    monkeypatch.setattr(multi30k.Multi30k, "url_infos", infos)
+    return tmp_path / "work"
+
+
+SMALL = "train.py configs/small.py --run runs/new"
+DATASET = "--data.train-files --data.validation-files --data.test-files --data.dataset"
+MISTAKES = [
+    # configs
+    ("train.py", ["config", "train.py --help"]),
+    ("train.py --train.steps 5 configs/small.py", ["--train.steps comes too early", "train.py"]),
+    ("train.py configs/smal.py", ["no config file configs/smal.py", "large.py", "small.py"]),
+    ("train.py nowhere/small.py", ["no config file nowhere/small.py", "configs/small.py"]),
+    ("train.py configs/broken.py", ["does not run", "Konfig"]),
+    ("train.py configs/empty.py", ["must define `config = Config(...)`"]),
+    # settings
+    (f"{SMALL} --model.d-modle 32", ["d-modle", "d-model"]),
+    (f"{SMALL} --train.steps many", ["steps", "many"]),
+    (f"{SMALL} --model.norm both", ["norm", "both", "post", "pre"]),
+    (f"{SMALL} --model.num-heads 7", ["model.d_model (16)", "multiple of model.num_heads (7)"]),
+    (f"{SMALL} --model.dropout 1.5", ["model.dropout (1.5)", "below 1"]),
+    (f"{SMALL} --train.steps 0", ["train.steps (0)", "at least 1"]),
+    (f"{SMALL} --data.vocab-size 4000 --data.tokenizer bpe", ["data.vocab_size (4000)", "at most"]),
+    (f"{SMALL} --device gpu", ["--device gpu", "JAX found", ".[cuda]"]),
+    # corpora
+    (f"{SMALL} {DATASET} multi31k/en_de", ["multi31k", "multi30k"]),
+    (f"{SMALL} {DATASET} multi30k/en_fr", ["multi30k/en_fr", "en_de"]),
+    (f"{SMALL} {DATASET} multi30k/en_de", ["cannot download", "val.de.gz", "MULTI30K_DIR"]),
+    (f"{SMALL} --data.train-files two.en tow.de", ["data.train_files", "no file tow.de", "two.en"]),
+    (f"{SMALL} --data.train-files two.en", ["data.train_files", "two.en has no target file"]),
+    (f"{SMALL} --data.test-files two.en gone.de", ["data.test_files", "gone.de"]),
+    (f"{SMALL} --data.train-files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),
+    (f"{SMALL} --data.train-files two.en latin.de", ["latin.de, line 2", "not UTF-8", "iconv"]),
+    (f"{SMALL} --data.train-files nothing.en nothing.en", ["train corpus is empty", "nothing.en"]),
+    (f"{SMALL} --data.train-files table.tsv", ["table.tsv, line 2", "data.tsv_columns"]),
+    (f"{SMALL} --data.train-files broken.en.gz two.en", ["cannot read broken.en.gz", "gzip"]),
+    (
+        f"{SMALL} --data.train-files long.en long.en",
+        ["none of the 1 training pairs", "data.max_length"],
+    ),
+    # run folders
+    ("train.py configs/small.py --run thesis.txt", ["thesis.txt", "is not a run", "--run"]),
+    ("train.py configs/small.py --run .", ["is not a run", "--run"]),
+    ("train.py configs/small.py --run thesis.txt/run", ["thesis.txt/run", "--run"]),
+    ("train.py configs/small.py --run /sys/run", ["cannot write to /sys/run", "--run"]),
+    ("train.py configs/small.py --run runs/first --model.d-ff 64", ["d_ff is 32 there, 64 here"]),
+    ("train.py configs/small.py --run runs/first --from runs/first", ["--from", "--run"]),
+    (f"{SMALL} --from runs/frist", ["runs/frist is not a run", "runs/first"]),
+    (f"{SMALL} --from runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
+    (f"{SMALL} --from runs/first --from-checkpoint 7", ["no checkpoint '7'", "best", "40"]),
+    (f"{SMALL} --from runs/first --model.d-ff 64", ["of another model"]),
+    (f"{SMALL} --from runs/first --data.lowercase", ["data.lowercase is taken over"]),
+    ("eval.py runs/frist", ["runs/frist is not a run", "runs/first"]),
+    ("eval.py elsewhere/run", ["elsewhere/run is not a run", "train.py makes runs"]),
+    ("eval.py runs/damaged", ["config.json is damaged"]),
+    ("eval.py runs/other-model", ["checkpoint", "of another model"]),
+    ("eval.py runs/other-vocabulary", ["runs/other-vocabulary/tokenizer", "another vocabulary"]),
+    ("eval.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
+    # scoring and translating
+    ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "best, last, average", "40"]),
+    ("eval.py runs/first --decode.beam-size 0", ["decode.beam_size (0)", "at least 1"]),
+    ("eval.py runs/first --split training", ["split", "test", "validation"]),
+    ("eval.py runs/first --test-files two.en gone.de", ["gone.de"]),
+    ("eval.py runs/first --test-files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),
+    ("translate.py runs/frist", ["runs/frist is not a run", "runs/first"]),
+    ("translate.py runs/first --beam 3", ["--beam"]),
+    ("translate.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
+    ("translate.py runs/other-vocabulary", ["another vocabulary"]),
+]
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def message_of(line, monkeypatch, capfd):
+    """What a command that fails leaves on stderr after its own notes."""
+    name, *arguments = line.split()
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    with pytest.raises(SystemExit) as stop:
+        run_command(COMMANDS[name])
+    assert stop.value.code == 2
+    said = capfd.readouterr().err
+    assert "Traceback" not in said
+    return said
+
+
+def assert_one_sentence(message, words):
+    assert message.startswith("error: ") and len(message.splitlines()) == 1
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("line, words", MISTAKES, ids=[line for line, _ in MISTAKES])
+def test_a_mistake_gets_one_sentence_and_changes_nothing(folder, monkeypatch, capfd, line, words):
+    before = contents(folder)
+    said = message_of(line, monkeypatch, capfd)
+    assert_one_sentence(said[re.search(r"^error: |\Z", said, re.M).start() :], words)
+    after = contents(folder)
+    assert {path: after.get(path) for path in before} == before
+
+
+def test_a_full_disk_keeps_the_checkpoints_before(folder, monkeypatch, capfd):
+    before = contents(folder)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # Ctrl-C stays pytest's
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        said = message_of(f"{SMALL} --data.normalisation identity", monkeypatch, capfd)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert_one_sentence(said[said.index("error: ") :], ["cannot s", "make room"])
+    after = contents(folder)
+    assert {path: after.get(path) for path in before} == before

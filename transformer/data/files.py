@@ -1,0 +1,152 @@
+"""Pairs of sentences from plain files: one sentence a line, or tables with a column a side.
+
+A corpus is a source file and a target file, or one .tsv table; a split is one corpus or several,
+named one after the other. Files that end in .gz, .bz2, .xz or .zst are decompressed on the way.
+"""
+
+import bz2
+import difflib
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+from transformer.config import DataConfig, UserError
+
+zstd: Any
+try:
+    from compression import zstd  # Python 3.14
+except ImportError:
+    try:
+        from backports import zstd
+    except ImportError:
+        zstd = None
+
+Split = Literal["train", "validation", "test"]
+Corpus = tuple[Path, ...]
+"""A source file and a target file, or one table."""
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+ARCHIVES = (".zip", ".tar", ".tgz")
+BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, *((zstd.ZstdError,) if zstd else ()))
+"""What reading a damaged file may raise."""
+
+
+def corpora(data: DataConfig, split: Split) -> list[Corpus]:
+    """The corpora of a split, their files checked to exist; none when it names no files.
+
+    Raises UserError naming the setting, and what is beside a missing file.
+    """
+    setting = f"data.{split}_files"
+    names = list(getattr(data, f"{split}_files"))
+    found = []
+    while names:
+        width = 1 if _is_table(names[0]) else 2
+        corpus, names = names[:width], names[width:]
+        if len(corpus) < width or _is_table(corpus[-1]) != (width == 1):
+            raise UserError(
+                f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
+                "file, or one .tsv file, and so on for more corpora"
+            )
+        found.append(tuple(_existing(setting, Path(name).expanduser()) for name in corpus))
+    return found
+
+
+def file_fingerprint(data: DataConfig, found: list[Corpus]) -> str:
+    """A cheap identity of the text of these files: path, size and time of change, and how read."""
+    paths = [path.resolve() for corpus in found for path in corpus]
+    stats = [path.stat() for path in paths]
+    files = [f"{path}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in zip(paths, stats)]
+    return "|".join([*files, f"{data.tsv_columns}", f"{data.swap_files}"])
+
+
+def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
+    """The (source, target) sentences of the corpora, one corpus after the other.
+
+    Raises UserError, possibly only after some pairs: files of different lengths, a table without
+    such a column, text that is not UTF-8, a file that is damaged.
+    """
+    for corpus in found:
+        pairs = _table_pairs(data, *corpus) if len(corpus) == 1 else _parallel_pairs(*corpus)
+        for first, second in pairs:
+            yield (second, first) if data.swap_files else (first, second)
+
+
+def _is_table(name: str) -> bool:
+    path = Path(name)
+    return path.suffix == ".tsv" or (path.suffix in COMPRESSED and path.stem.endswith(".tsv"))
+
+
+def _existing(setting: str, path: Path) -> Path:
+    if not path.is_file():
+        raise UserError(f"{setting}: no file {path}; {_beside(path)}")
+    if set(path.suffixes) & set(ARCHIVES):
+        raise UserError(f"{setting}: {path} is an archive; unpack it and name the files in it")
+    if path.suffix == ".zst" and zstd is None:
+        raise UserError(f"{setting}: to read {path}, pip install backports.zstd")
+    return path
+
+
+def _beside(path: Path) -> str:
+    """What a user who mistyped `path` may have meant."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder} either"
+    found = sorted(file.name for file in folder.iterdir() if file.is_file())
+    near = difflib.get_close_matches(path.name, found, n=3, cutoff=0.5) or found[:10]
+    return f"beside it: {', '.join(near)}" if near else f"{folder} has no files"
+
+
+def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
+    """Two columns of a table, by default the first two."""
+    source, target = data.tsv_columns
+    for number, line in enumerate(_lines(path), start=1):
+        columns = line.split("\t")
+        if len(columns) < max(source, target):
+            raise UserError(
+                f"{path}, line {number}: {len(columns)} column(s) in {line!r:.80}, and "
+                f"data.tsv_columns asks for columns {source} and {target}, separated by tabs"
+            )
+        yield columns[source - 1], columns[target - 1]
+
+
+def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Line k of one file with line k of the other."""
+    lengths = [0, 0]
+    for pair in zip_longest(_lines(source), _lines(target)):
+        lengths = [n + (line is not None) for n, line in zip(lengths, pair)]
+        if None not in pair:
+            yield pair
+    if lengths[0] != lengths[1]:
+        raise UserError(
+            f"{source} has {lengths[0]} lines and {target} has {lengths[1]}: "
+            "line k of one must translate line k of the other"
+        )
+
+
+def _lines(path: Path) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, split at "\n" alone: text may hold other Unicode separators."""
+    number = 0
+    try:
+        with _open(path) as file:
+            for number, line in enumerate(file, start=1):
+                # Windows ends lines with "\r\n" and may begin a file with a byte order mark.
+                encoding = "utf-8-sig" if number == 1 else "utf-8"
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: not UTF-8 (byte 0x{error.object[error.start]:02x}); "
+            "convert the file, for example with iconv"
+        ) from error
+    except BROKEN as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path} after line {number}: {reason}") from error
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": zstd and zstd.open}
+    return openers.get(path.suffix, open)(path, "rb")

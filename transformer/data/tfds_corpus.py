@@ -1,0 +1,179 @@
+"""Pairs of sentences from a TFDS translation dataset, read and prepared without TensorFlow."""
+
+import contextlib
+import difflib
+import io
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transformer.config import DataConfig, UserError
+from transformer.data.files import Split
+
+READ_AT_ONCE = 1_000
+"""Examples fetched from TFDS by one call: several times quicker than one by one."""
+
+
+def dataset_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
+    """The (source, target) sentences of a split; prepares the dataset on first use."""
+    builder = prepared_builder(data, split)
+    try:
+        examples = builder.as_data_source(split=split_name(data, split))
+    except NotImplementedError as error:
+        raise UserError(
+            f"{builder.data_dir} was prepared in a format that only TensorFlow reads: "
+            "set the variable TFDS_DATA_DIR to another folder, to prepare it anew"
+        ) from error
+    for start in range(0, len(examples), READ_AT_ONCE):
+        chosen = range(start, min(start + READ_AT_ONCE, len(examples)))
+        for example in examples.__getitems__(chosen):
+            yield _sentence(example[data.source]), _sentence(example[data.target])
+
+
+def _sentence(text: bytes) -> str:
+    """One line: some datasets keep the end of the line, and a few have more than one in a text."""
+    return text.decode().strip("\r\n").replace("\r", " ").replace("\n", " ")
+
+
+def dataset_fingerprint(data: DataConfig, split: Split) -> str:
+    """The version, languages, split and number of examples."""
+    builder = prepared_builder(data, split)
+    part = split_name(data, split)
+    languages = f"{data.source}-{data.target}"
+    return f"{builder.info.full_name}|{languages}|{part}|{builder.info.splits[part].num_examples}"
+
+
+def split_name(data: DataConfig, split: Split) -> str:
+    return getattr(data, f"{split}_split")
+
+
+def prepared_builder(data: DataConfig, split: Split) -> Any:
+    """The TFDS builder of `data.dataset`, its examples written to disk on first use."""
+    tfds = _import_tfds()
+    with _without_chatter():
+        builder = _builder(tfds, data.dataset)
+        _check_languages(tfds, builder, data)
+        if not builder.is_prepared():
+            place = builder.data_dir
+            print(f"Preparing {data.dataset} in {place} (only once) ...", file=sys.stderr)
+            _prepare(builder, data)
+    _check_split(builder, data, split)
+    return builder
+
+
+def _import_tfds() -> Any:
+    """TFDS, with its translation datasets and ours registered; slow to import, hence only here."""
+    try:
+        import tensorflow_datasets as tfds
+        import tensorflow_datasets.translate
+
+        from transformer.data.datasets import multi30k, phrasebook  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"data.dataset needs TFDS, which does not import ({error}): "
+            "pip install tensorflow-datasets array_record, or set data.train_files instead"
+        ) from error
+    if not sys.stderr.isatty():
+        tfds.disable_progress_bar()
+    return tfds
+
+
+@contextlib.contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Keep TFDS's warnings about a dataset not prepared yet, and standard output, to ourselves."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _builder(tfds: Any, name: str) -> Any:
+    """The TFDS builder of that name; a wrong name is answered with those nearest to it."""
+    try:
+        return tfds.builder(name)
+    except Exception as error:  # TFDS raises several kinds, with long texts
+        dataset, _, config = name.partition("/")
+        known = tfds.list_builders(with_community_datasets=False)
+        if dataset in known:
+            configs = list(tfds.builder_cls(dataset).builder_configs)
+            if config in configs or not configs:
+                reason = " ".join(str(error).split())[:200]
+                raise UserError(f"data.dataset: TFDS cannot open {name!r}: {reason}") from error
+            choice = f"{dataset} has {_nearest(config, configs)}"
+        else:
+            choice = f"the nearest names are {_nearest(dataset, known)}"
+        raise UserError(f"data.dataset: no TFDS dataset {name!r}; {choice}") from error
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    return ", ".join(difflib.get_close_matches(name, known, n=5, cutoff=0.3) or sorted(known)[:5])
+
+
+def _check_languages(tfds: Any, builder: Any, data: DataConfig) -> None:
+    if not isinstance(builder.info.features, tfds.features.Translation):
+        raise UserError(
+            f"data.dataset ({data.dataset}) is not a dataset of sentence pairs in two languages"
+        )
+    languages = list(builder.info.features)
+    for setting, language in (("data.source", data.source), ("data.target", data.target)):
+        if language not in languages:
+            raise UserError(
+                f"{setting} ({language!r}) is not in {data.dataset}, which has "
+                + ", ".join(languages)
+            )
+
+
+def _prepare(builder: Any, data: DataConfig) -> None:
+    """Let TFDS write the examples to disk, in the format that reads without TensorFlow."""
+    from transformer.data.tfds_downloads import Downloads, shuffling_without_tensorflow
+
+    folder = Path(builder.data_dir_root) / "downloads"
+    folders = _folders_of_files(builder.name, data)
+    try:
+        downloads = Downloads(folder, builder, folders)
+        builder._make_download_manager = lambda **_: downloads  # there is no public way
+        with shuffling_without_tensorflow():
+            builder.download_and_prepare(file_format="array_record")
+    except UserError:
+        raise
+    except Exception as error:  # whatever a builder of TFDS does
+        reason = " ".join(str(error).split())[:300]
+        raise UserError(
+            f"TFDS could not prepare {data.dataset} in {builder.data_dir}: "
+            f"{type(error).__name__}: {reason}"
+        ) from error
+
+
+def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
+    """Where files may lie that need not be downloaded: the setting, and the variable NAME_DIR."""
+    variable = f"{name.upper()}_DIR"
+    found = []
+    for origin, value in (
+        ("data.manual_dir", data.manual_dir),
+        (variable, os.environ.get(variable)),
+    ):
+        if value:
+            found.append(Path(value).expanduser().absolute())
+            if not found[-1].is_dir():
+                raise UserError(f"{origin}: there is no folder {found[-1]}")
+    return found
+
+
+def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
+    """The split that the settings name must exist; it may be a slice, such as train[:10%]."""
+    name = split_name(data, split)
+    try:
+        builder.info.splits[name]
+    except (KeyError, ValueError) as error:
+        known = ", ".join(builder.info.splits)
+        raise UserError(
+            f"data.{split}_split ({name!r}) is not in {data.dataset}, which has {known}; "
+            "a part of one, such as train[:1%], will do"
+        ) from error

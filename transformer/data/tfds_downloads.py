@@ -1,0 +1,205 @@
+"""TFDS's download manager, replaced: no TensorFlow, no download begun anew, no endless wait.
+
+TFDS's own unpacks with TensorFlow, begins every interrupted download anew, and tries for minutes
+where there is no network. This one
+
+    1. takes a file from a folder of files downloaded earlier, where one has it;
+    2. else fetches it, going on where an interrupted download stopped;
+    3. compares its SHA-256 with the one that TFDS records;
+    4. unpacks archives; no path leaves the folder.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import tensorflow_datasets as tfds
+
+from transformer.config import UserError
+from transformer.data.downloads import (
+    Expected,
+    fetch,
+    megabytes,
+    part_of,
+    size_of,
+    unpacked,
+    verify,
+)
+
+
+class Downloads(tfds.download.DownloadManager):
+    """The files of one dataset, as TFDS's builders ask for them."""
+
+    def __init__(self, folder: Path, builder: Any, found_earlier: Sequence[Path]):
+        """`found_earlier` are folders with files that need not be downloaded."""
+        super().__init__(
+            download_dir=folder,
+            manual_dir=next(iter(found_earlier), folder / "manual"),
+            manual_dir_instructions=builder.MANUAL_DOWNLOAD_INSTRUCTIONS or "see its homepage",
+        )
+        self.folder, self.builder_name = folder, builder.name
+        self.found_earlier = found_earlier
+        infos = builder.url_infos or {}
+        self.expected = {url: Expected(info.size, info.checksum) for url, info in infos.items()}
+        self.names = {url: info.filename for url, info in infos.items() if info.filename}
+        self.sizes: dict[str, int] = {}
+        self.urls = planned_urls(builder, folder) if infos else []
+        self._announce(builder.info.full_name.rpartition("/")[0] or builder.name)
+
+    @property
+    def downloaded_size(self) -> int:
+        return sum(self.sizes.values())
+
+    def download(self, url_or_urls: Any) -> Any:
+        return mapped(self._file, url_or_urls)
+
+    def extract(self, path_or_paths: Any) -> Any:
+        return mapped(self._unpacked, path_or_paths)
+
+    def download_and_extract(self, url_or_urls: Any) -> Any:
+        return mapped(lambda url: self._unpacked(self._file(url)), url_or_urls)
+
+    def _file(self, resource: Any) -> Path:
+        """The file behind a URL, whole and verified."""
+        url = getattr(resource, "url", resource)
+        path = self._find(url)
+        if path is None:
+            path = self._place(url)
+            fetch(url, path, self.expected.get(url), self._remedy())
+        elif url not in self.sizes:
+            verify(path, url, self.expected.get(url))
+        self.sizes[url] = path.stat().st_size
+        return path
+
+    def _find(self, url: str) -> Path | None:
+        """Where the file of a URL lies already."""
+        name = self._name(url)
+        for path in (folder / name for folder in self.found_earlier):
+            shared = [other for other in self.urls if self._name(other) == name]
+            if path.is_file() and (len(shared) < 2 or path.stat().st_size == self._size(url)):
+                return path
+        return self._place(url) if self._place(url).is_file() else None
+
+    def _size(self, url: str) -> int | None:
+        return self.expected[url].size if url in self.expected else None
+
+    def _name(self, url: str) -> str:
+        """Servers name some files otherwise than their addresses do: download.php?f=de-en.zip."""
+        return self.names.get(url) or url.rstrip("/").rpartition("/")[2] or "file"
+
+    def _place(self, url: str) -> Path:
+        """Where the file of a URL is kept: servers share names, so each has a folder."""
+        return self.folder / _digest(url) / self._name(url)
+
+    def _unpacked(self, resource: Any) -> Path:
+        path = Path(getattr(resource, "path", resource))
+        return unpacked(path, self.folder / "extracted" / _digest(str(path)))
+
+    def _remedy(self) -> str:
+        missing = sorted({self._name(url) for url in self.urls if self._find(url) is None})
+        listed = ", ".join(missing[:8]) + (" ..." if len(missing) > 8 else "")
+        variable = f"{self.builder_name.upper()}_DIR"
+        return f"put {listed} into a folder and name it by --data.manual-dir or {variable}"
+
+    def _announce(self, name: str) -> None:
+        """Say beforehand what will be downloaded. Raises UserError when the disk is too small."""
+        missing = [url for url in self.urls if self._find(url) is None]
+        if not missing:
+            return
+        size = sum(self.expected[url].size for url in missing if url in self.expected)
+        begun = sum(size_of(part_of(self._place(url))) for url in missing)
+        free = shutil.disk_usage(self.folder).free
+        print(
+            f"{name}: {len(missing)} of {len(self.urls)} files, {megabytes(size)}, to download "
+            f"into {self.folder} ({megabytes(begun)} of it is here; {megabytes(free)} are free)",
+            file=sys.stderr,
+        )
+        if size - begun > free:
+            raise UserError(
+                f"{self.folder} has {megabytes(free)} free, and {name} downloads "
+                f"{megabytes(size - begun)}: set the variable TFDS_DATA_DIR to a larger disk"
+            )
+
+
+def planned_urls(builder: Any, folder: Path) -> list[str]:
+    """Every URL that a builder will ask for, found by letting it ask for them in vain."""
+    listing = _Listing(download_dir=folder, manual_dir=folder)
+    with contextlib.suppress(Exception):  # it may look into a file that is not there
+        builder._split_generators(listing)
+    return listing.urls
+
+
+class _Listing(tfds.download.DownloadManager):
+    """Notes what it is asked for, and gives paths of nothing."""
+
+    def __init__(self, **folders: Path):
+        super().__init__(**folders, manual_dir_instructions="none")
+        self.urls: list[str] = []
+
+    def download(self, url_or_urls: Any) -> Any:
+        def note(resource: Any) -> Path:
+            url = getattr(resource, "url", resource)
+            if url not in self.urls:
+                self.urls.append(url)
+            return Path(url)
+
+        return mapped(note, url_or_urls)
+
+    def extract(self, path_or_paths: Any) -> Any:
+        return path_or_paths
+
+    download_and_extract = download
+
+    def iter_archive(self, resource: Any) -> Any:
+        raise NotImplementedError("there is no archive yet")
+
+
+def mapped(function: Callable[[Any], Path], tree: Any) -> Any:
+    """`function` of every leaf of the dicts and lists in which builders ask for files."""
+    if isinstance(tree, Mapping):
+        return {key: mapped(function, value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [mapped(function, value) for value in tree]
+    return function(tree)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def shuffling_without_tensorflow() -> Iterator[None]:
+    """Lets TFDS sort splits of over 1 GB through files on disk, which it opens with TensorFlow."""
+    from tensorflow_datasets.core import shuffle
+
+    stand_in = SimpleNamespace(
+        io=SimpleNamespace(
+            gfile=SimpleNamespace(GFile=open, exists=os.path.exists, remove=os.remove)
+        ),
+        errors=SimpleNamespace(ResourceExhaustedError=_Never),
+    )
+    _allow_open_files(shuffle.BUCKETS_NUMBER + 200)
+    tensorflow, shuffle.tf = shuffle.tf, stand_in
+    try:
+        yield
+    finally:
+        shuffle.tf = tensorflow
+
+
+class _Never(Exception):  # noqa: N818
+    """Raised by nobody."""
+
+
+def _allow_open_files(count: int) -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on Windows, or not allowed
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < count:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
