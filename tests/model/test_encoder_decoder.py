@@ -1,13 +1,11 @@
 """What holds of the whole model: what it may look at, and what must change nothing."""
 
-import math
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 from transformer.model.batch import PAD
 from transformer.model.encoder_decoder import (
@@ -173,100 +171,6 @@ def test_stacked_layers_equal_the_layers_one_by_one(small_model, random_params, 
         one_by_one(params, batch.source, batch.target_in),
         predict(model, params, batch.source, batch.target_in),
         atol=1e-5,
-    )
-
-
-# ---------------------------------------------------------------- the whole model against torch
-
-
-def to_torch(array):
-    return torch.tensor(np.asarray(array))
-
-
-def copy_attention(layer, ours, width):
-    inward = [w.reshape(width, width).T for w in (ours.w_q, ours.w_k, ours.w_v)]
-    layer.in_proj_weight.copy_(to_torch(jnp.concatenate(inward)))
-    layer.out_proj.weight.copy_(to_torch(ours.w_o.reshape(width, width).T))
-    layer.in_proj_bias.zero_()
-    layer.out_proj.bias.zero_()
-    if ours.b_q is not None:
-        layer.in_proj_bias.copy_(to_torch(jnp.stack([ours.b_q, ours.b_k, ours.b_v]).reshape(-1)))
-        layer.out_proj.bias.copy_(to_torch(ours.b_o))
-
-
-def copy_norm(layer, ours):
-    layer.weight.copy_(to_torch(ours.scale))
-    layer.bias.copy_(to_torch(ours.bias))
-
-
-def torch_layer(model, ours, kind):
-    """A torch layer with our weights."""
-    layer = kind(
-        *(model.d_model, model.num_heads, model.d_ff),
-        dropout=0.0,
-        activation=model.activation,
-        layer_norm_eps=model.norm_epsilon,
-        batch_first=True,
-        norm_first=model.norm == "pre",
-    )
-    norms = [ours.self_attention_norm, ours.feed_forward_norm]
-    copy_attention(layer.self_attn, ours.self_attention, model.d_model)
-    if kind is torch.nn.TransformerDecoderLayer:
-        copy_attention(layer.multihead_attn, ours.cross_attention, model.d_model)
-        norms.insert(1, ours.cross_attention_norm)
-    for number, norm in enumerate(norms, start=1):
-        copy_norm(getattr(layer, f"norm{number}"), norm)
-    layer.linear1.weight.copy_(to_torch(ours.feed_forward.w_1.T))
-    layer.linear1.bias.copy_(to_torch(ours.feed_forward.b_1))
-    layer.linear2.weight.copy_(to_torch(ours.feed_forward.w_2.T))
-    layer.linear2.bias.copy_(to_torch(ours.feed_forward.b_2))
-    return layer
-
-
-def torch_embed(table, ids):
-    """Scaled embeddings plus the sinusoids, written out."""
-    width = table.shape[1]
-    encoding = torch.zeros(ids.shape[1], width, dtype=torch.float64)
-    for position in range(ids.shape[1]):
-        for i in range(0, width, 2):
-            angle = position / 10000 ** (i / width)
-            encoding[position, i], encoding[position, i + 1] = math.sin(angle), math.cos(angle)
-    return to_torch(table)[to_torch(ids).long()] * math.sqrt(width) + encoding.float()
-
-
-@pytest.mark.parametrize("bias", [False, True], ids=["no attention biases", "attention biases"])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@NORMS
-@torch.no_grad()
-def test_whole_model_equals_torchs_layers(
-    small_model, random_params, random_batch, norm, activation, bias
-):
-    model = small_model(norm=norm, activation=activation, attention_bias=bias, norm_epsilon=0.01)
-    params, batch = random_params(model), random_batch()
-    table = params.embedding.source
-    padding = to_torch(batch.source == PAD)
-    x = torch_embed(table, batch.source)
-    for ours in layers_of(params.encoder):
-        x = torch_layer(model, ours, torch.nn.TransformerEncoderLayer)(
-            x, src_key_padding_mask=padding
-        )
-    final = torch.nn.LayerNorm(model.d_model, eps=model.norm_epsilon)
-    if norm == "pre":
-        copy_norm(final, params.encoder.norm)
-        x = final(x)
-    memory = x
-    x = torch_embed(table, batch.target_in)
-    future = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), diagonal=1)
-    for ours in layers_of(params.decoder):
-        x = torch_layer(model, ours, torch.nn.TransformerDecoderLayer)(
-            x, memory, tgt_mask=future, memory_key_padding_mask=padding
-        )
-    if norm == "pre":
-        copy_norm(final, params.decoder.norm)
-        x = final(x)
-    expected = x @ to_torch(table).T
-    np.testing.assert_allclose(
-        predict(model, params, batch.source, batch.target_in), expected, atol=1e-5
     )
 
 

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 from transformer.model.batch import PAD
 from transformer.model.layers import (
@@ -144,17 +143,12 @@ def test_embeddings_are_scaled_by_the_root_of_their_width(small_model):
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])
-def test_layer_norm_equals_linen_and_torch(small_model, epsilon):
+def test_layer_norm_equals_linen(small_model, epsilon):
     x = 3 + 0.5 * jax.random.normal(jax.random.key(0), (2, 3, 16))
     scale, bias = jax.random.normal(jax.random.key(1), (2, 16))
     ours = layer_norm(small_model(norm_epsilon=epsilon), Norm(scale, bias), x)
     linen = nn.LayerNorm(epsilon=epsilon).apply({"params": {"scale": scale, "bias": bias}}, x)
-    torchs = torch.nn.functional.layer_norm(
-        *(torch.tensor(np.asarray(x)), (16,)),
-        *(torch.tensor(np.asarray(scale)), torch.tensor(np.asarray(bias)), epsilon),
-    )
     np.testing.assert_allclose(ours, linen, atol=1e-5)
-    np.testing.assert_allclose(ours, torchs, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swish"])
