@@ -212,14 +212,18 @@ def make_tokenizers(data: DataConfig) -> Tokenizers:
 def _train(data: DataConfig, sides: tuple[int, ...]) -> Tokenizer:
     """A tokenizer of the source sentences (side 0), the target sentences (side 1), or both."""
     sentences = (pair[side] for pair in read_pairs(data, "train") for side in sides)
-    return train_tokenizer(
-        sentences,
-        data.tokenizer,
-        data.vocab_size,
-        data.byte_fallback,
-        data.normalisation,
-        data.lowercase,
-    )
+    try:
+        return train_tokenizer(
+            sentences,
+            data.tokenizer,
+            data.vocab_size,
+            data.byte_fallback,
+            data.normalisation,
+            data.lowercase,
+        )
+    except UserError as error:
+        languages = " and ".join((data.source, data.target)[side] for side in sides)
+        raise UserError(f"vocabulary of {languages}: {error}") from error
 
 
 def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
