@@ -18,6 +18,11 @@ def main(words: list[str]) -> None:
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import score
     from transformer.run import write_text
+    from transformer.training import parallel
+
+    parallel.demand("any")
+    folder = command.run / "eval"
+    folder.mkdir(exist_ok=True)
 
     # The test set as raw text: scores are against what people wrote, never against tokens.
     data = config.data
@@ -46,8 +51,6 @@ def main(words: list[str]) -> None:
         print(metric)
 
     # Keep both.
-    folder = command.run / "eval"
-    folder.mkdir(exist_ok=True)
     test_set = Path(command.test_files[0]).stem if command.test_files else split
     search = f"beam{config.decode.beam_size}-alpha{config.decode.alpha}"
     stem = f"{test_set}-{command.checkpoint}-{search}"

@@ -28,7 +28,7 @@ def main(words: list[str]) -> None:
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import bleu
     from transformer.model.params import count_params
-    from transformer.run import create_run, is_run, take_up_run
+    from transformer.run import create_run, hold, is_run, take_up_run
     from transformer.training import loop, parallel
     from transformer.training.optimizer import learning_rate, make_optimizer
     from transformer.training.progress import Reporter
@@ -69,6 +69,8 @@ def main(words: list[str]) -> None:
         # What could be wrong with settings and data has been found by now.
         if not resuming:
             create_run(folder, config, tokenizers)
+        if first:
+            lock = hold(folder)  # noqa: F841 - held until this function ends
 
     # The state: restored, or new.
     optimizer = make_optimizer(config)

@@ -2,12 +2,16 @@
 
 import dataclasses
 import shutil
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from transformer.checkpoints import Checkpoints, Progress, average, load_params
 from transformer.config import UserError
@@ -172,6 +176,31 @@ def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
         load_params(tmp_path, config, "last")
     assert "\n" not in str(refusal.value)
     assert load_params(tmp_path, config, "3")[1] == "3: step 3"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, config, state):
+    """A folder with one checkpoint, and its files."""
+    folder = tmp_path_factory.mktemp("whole")
+    save(folder, config, (at(state, 3), 5.0))
+    return folder, sorted(p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+
+
+@settings(max_examples=15, deadline=None)
+@given(number=st.integers(0), content=st.binary(max_size=200))
+def test_random_bytes_in_any_of_its_files_give_parameters_or_a_sentence(
+    whole, config, number, content
+):
+    folder, files = whole
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        (Path(copy) / files[number % len(files)]).write_bytes(content)
+        for load in (partial(load_params, checkpoint="last"), restore):
+            try:
+                load(Path(copy), config=config)
+            except UserError as error:
+                message = str(error)
+                assert "\n" not in message
 
 
 # ---------------------------------------------------------------- choosing and averaging

@@ -15,6 +15,7 @@ from transformer.command_line import load_config, load_run_config
 from transformer.config import DataConfig, UserError
 from transformer.data.corpus import read_pairs
 from transformer.data.downloads import unpacked
+from transformer.data.token_store import _is_intact
 from transformer.data.tokenizer import load_tokenizers
 from transformer.training.progress import _forget_after
 from transformer.validation import validate
@@ -49,7 +50,12 @@ def read_input(path: Path) -> None:
     list(translate.read_lines(io.BytesIO(path.read_bytes())))
 
 
+def read_cache(path: Path) -> None:
+    assert not _is_intact(path.parent) or json.loads(path.read_bytes()) == {}
+
+
 READERS = {
+    "checksums.json": read_cache,
     "config.py": load_config,
     "config.json": read_run,
     "plain.txt": read_files,

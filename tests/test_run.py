@@ -7,7 +7,7 @@ import pytest
 from transformer.command_line import load_run_config
 from transformer.config import UserError
 from transformer.data.tokenizer import Tokenizers, load_tokenizers, train_tokenizer
-from transformer.run import create_run, is_run, take_up_run, write_text
+from transformer.run import create_run, hold, is_run, take_up_run, write_text
 
 
 @pytest.fixture
@@ -66,6 +66,14 @@ def test_decoding_and_where_files_lie_may_change_and_the_run_learns_it(
     )
     take_up_run(tmp_path, changed)
     assert load_run_config(tmp_path).decode.beam_size == 9
+
+
+def test_one_train_command_at_a_time_works_in_a_run(tmp_path):
+    lock = hold(tmp_path)
+    with pytest.raises(UserError, match="another train.py is at work"):
+        hold(tmp_path)
+    lock.close()
+    hold(tmp_path).close()
 
 
 def test_text_is_written_whole_or_not_at_all(tmp_path):

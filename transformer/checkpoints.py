@@ -99,7 +99,7 @@ class Checkpoints:
         for step in sorted(self.manager.all_steps(), reverse=True):
             try:
                 restored = self.manager.restore(step, args=self._restore_args(sharding))
-            except (ValueError, KeyError, OSError) as error:
+            except Exception as error:  # whatever Orbax meets in a damaged file
                 errors[step] = error
                 continue
             for damaged, error in errors.items():
@@ -200,7 +200,7 @@ def average(trees: Iterable[Params]) -> Params:
 
 
 def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) -> list[int]:
-    scores = {step: manager.metrics(step) for step in steps}
+    scores = {step: _metrics(manager, step) for step in steps}
     validated = [step for step in steps if scores[step]]
     if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):
         return steps[-1:]
@@ -216,6 +216,15 @@ def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) ->
     )
 
 
+def _metrics(manager, step: int) -> dict[str, float] | None:
+    """The scores of a checkpoint; none when they cannot be read."""
+    try:
+        metrics = manager.metrics(step)
+        return metrics if isinstance(_bleu(metrics), float) else None
+    except (ValueError, KeyError, TypeError, OSError):
+        return None
+
+
 def _with_sharding(tree, sharding):
     """The shapes of a tree, to be restored with that sharding."""
     return jax.tree.map(
@@ -229,7 +238,7 @@ def _restore_params(manager, config: Config, step: int) -> Params:
     try:
         args = ocp.args.Composite(params=ocp.args.StandardRestore(target))
         return manager.restore(step, args=args).params
-    except (ValueError, KeyError, OSError) as error:
+    except Exception as error:  # whatever Orbax meets in a damaged file
         raise UserError(
             f"checkpoint {step} is damaged or of another model ({_first_line(error)}): "
             "choose another checkpoint, and leave the model settings as that run has them"

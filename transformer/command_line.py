@@ -32,7 +32,13 @@ Command = TypeVar("Command")
 
 
 def run_command(main: Callable[[list[str]], None]) -> None:
-    """Run a command's main; a UserError becomes one sentence on stderr and exit code 2."""
+    """Run a command's main; a UserError becomes one sentence on stderr and exit code 2.
+
+    So does what the machine refuses: a file that cannot be read or written, too little memory.
+    """
+    for name in ("stdin", "stdout", "stderr"):  # None where the shell has closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     try:
@@ -44,8 +50,28 @@ def run_command(main: Callable[[list[str]], None]) -> None:
         sys.exit(130)
     except BrokenPipeError:
         # The reader has gone (`| head`): send what is left nowhere, so that exiting is quiet too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(1)
+    except OSError as error:
+        _discard_output()
+        reason = f"{error.strerror or error}: {error.filename or 'standard output'}"
+        print(f"error: {reason}; see that there is room, and that it may be used", file=sys.stderr)
+        sys.exit(2)
+    except Exception as error:
+        if not isinstance(error, MemoryError) and "out of memory" not in str(error).lower():
+            raise
+        print(
+            "error: out of memory; lower data.batch_tokens or the size of the model for training, "
+            "decode.batch_sentences, decode.beam_size or decode.max_extra_length for translating",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
+def _discard_output() -> None:
+    """What is still to be printed goes nowhere, so that exiting is quiet."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass(frozen=True)
@@ -208,5 +234,5 @@ def load_run_config(folder: Path) -> Config:
         )
     try:
         return from_json(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): restore it from the config") from error

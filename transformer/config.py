@@ -30,8 +30,8 @@ class Limit:
         return None if value < self.below else f"must be below {self.below}"
 
 
-Positive = Annotated[int, Limit(1)]
-Count = Annotated[int, Limit(0)]
+Positive = Annotated[int, Limit(1, below=2**31)]
+Count = Annotated[int, Limit(0, below=2**31)]
 PositiveNumber = Annotated[float, Limit(0, above=True)]
 Number = Annotated[float, Limit(0)]
 Fraction = Annotated[float, Limit(0, below=1)]

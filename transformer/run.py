@@ -6,14 +6,21 @@ runs/NAME/
     checkpoints/STEP/      params, optimizer and progress (checkpoints.py)
     metrics.jsonl          one line a report
     eval/                  translations and scores of test sets
+    lock                   held by the train.py that is at work
 """
 
 import os
 from pathlib import Path
+from typing import TextIO
 
 from transformer.command_line import load_run_config
 from transformer.config import Config, UserError, differing_fields, to_json
 from transformer.data.tokenizer import Tokenizers, save_tokenizers
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 
 def is_run(folder: Path) -> bool:
@@ -33,6 +40,22 @@ def create_run(folder: Path, config: Config, tokenizers: Tokenizers) -> None:
         write_text(folder / "config.json", to_json(config))
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
+
+
+def hold(folder: Path) -> TextIO:
+    """Keeps a second train.py away from the run, until what is returned is closed.
+
+    Raises UserError when one is at work there.
+    """
+    lock = (folder / "lock").open("w")
+    try:
+        if fcntl:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(
+            f"another train.py is at work in {folder}: wait for it, or choose --run"
+        ) from error
+    return lock
 
 
 def take_up_run(folder: Path, config: Config) -> None:

@@ -52,8 +52,9 @@ def demand(device: str) -> None:
         jax.config.update("jax_platforms", "cpu")
     try:
         found = jax.default_backend()
-    except RuntimeError as error:
-        raise UserError(f"JAX finds no device: {' '.join(str(error).split())}") from error
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
         raise UserError(
