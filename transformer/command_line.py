@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NoReturn, TypeVar
 
 import tyro
 
@@ -44,8 +44,7 @@ def run_command(main: Callable[[list[str]], None]) -> None:
     try:
         main(sys.argv[1:])
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(error)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -55,17 +54,19 @@ def run_command(main: Callable[[list[str]], None]) -> None:
     except OSError as error:
         _discard_output()
         reason = f"{error.strerror or error}: {error.filename or 'standard output'}"
-        print(f"error: {reason}; see that there is room, and that it may be used", file=sys.stderr)
-        sys.exit(2)
+        _refuse(f"{reason}; see that there is room, and that it may be used")
     except Exception as error:
         if not isinstance(error, MemoryError) and "out of memory" not in str(error).lower():
             raise
-        print(
-            "error: out of memory; lower data.batch_tokens or the size of the model for training, "
-            "decode.batch_sentences, decode.beam_size or decode.max_extra_length for translating",
-            file=sys.stderr,
+        _refuse(
+            "out of memory; lower data.batch_tokens or the size of the model for training, "
+            "decode.batch_sentences, decode.beam_size or decode.max_extra_length for translating"
         )
-        sys.exit(2)
+
+
+def _refuse(sentence: object) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _discard_output() -> None:
@@ -129,22 +130,27 @@ def parse_train(words: list[str]) -> TrainCommand:
     """The checked command, its run folder named. The config file's settings are the defaults."""
     path = _first_word(words, "python train.py CONFIG [--settings]")
     config = load_config(path) if path else Config()
-    run = Path(_word_after("--run", words) or Path("runs", path.stem if path else ""))
     from_run = _word_after("--from", words)
-    if from_run:
+    if path and from_run:
+        run = Path(_word_after("--run", words) or _default_run(path))
         begun = (run / "config.json").is_file()  # then that run has taken over already
         config = taking_over(config, from_run, load_run_config(run if begun else Path(from_run)))
     default = TrainCommand(path or tyro.MISSING, config)
     command = _parse(TrainCommand, words, default, prog="train.py")
+    run = command.run or _default_run(command.config_file)
     if from_run:
         _check_taken_over(command, run, config)
     validate(command.settings)
     return dataclasses.replace(command, run=run)
 
 
+def _default_run(config_file: Path) -> Path:
+    return Path("runs") / config_file.stem
+
+
 def taking_over(config: Config, name: str, earlier: Config) -> Config:
     """`config` with the model and the vocabulary of an earlier run, and its name."""
-    vocabulary = {name: getattr(earlier.data, name) for name in VOCABULARY_SETTINGS}
+    vocabulary = {setting: getattr(earlier.data, setting) for setting in VOCABULARY_SETTINGS}
     return dataclasses.replace(
         config,
         model=earlier.model,

@@ -15,6 +15,11 @@ class UserError(Exception):
     """A mistake that the user can mend: one sentence, what is wrong and what to do about it."""
 
 
+def one_line(error: BaseException) -> str:
+    """What a library says, without its line breaks, to stand inside a sentence of ours."""
+    return " ".join(str(error).split())
+
+
 @dataclass(frozen=True)
 class Limit:
     """The smallest value of a setting (`above`: the value itself is not allowed) and its bound."""

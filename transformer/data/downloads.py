@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from transformer.config import UserError
+from transformer.config import UserError, one_line
 
 try:
     import fcntl
@@ -165,9 +165,8 @@ def unpacked(path: Path, folder: Path) -> Path:
                     with decompress(path) as file, (work / path.stem).open("wb") as output:
                         shutil.copyfileobj(file, output, BLOCK)
             except DAMAGE as error:
-                reason = " ".join(str(error).split())
                 raise UserError(
-                    f"cannot unpack {path}: {reason}; remove it to fetch it anew"
+                    f"cannot unpack {path}: {one_line(error)}; remove it to fetch it anew"
                 ) from error
     return folder if is_archive else folder / path.stem
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig, UserError, one_line
 from transformer.data.files import Split
 
 READ_AT_ONCE = 1_000
@@ -104,7 +104,7 @@ def _builder(tfds: Any, name: str) -> Any:
         if dataset in known:
             configs = list(tfds.builder_cls(dataset).builder_configs)
             if config in configs or not configs:
-                reason = " ".join(str(error).split())[:200]
+                reason = one_line(error)[:200]
                 raise UserError(f"data.dataset: TFDS cannot open {name!r}: {reason}") from error
             choice = f"{dataset} has {_nearest(config, configs)}"
         else:
@@ -144,7 +144,7 @@ def _prepare(builder: Any, data: DataConfig) -> None:
     except UserError:
         raise
     except Exception as error:  # whatever a builder of TFDS does
-        reason = " ".join(str(error).split())[:300]
+        reason = one_line(error)[:300]
         raise UserError(
             f"TFDS could not prepare {data.dataset} in {builder.data_dir}: "
             f"{type(error).__name__}: {reason}"

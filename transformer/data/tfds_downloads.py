@@ -86,6 +86,9 @@ class Downloads(tfds.download.DownloadManager):
                 return path
         return self._place(url) if self._place(url).is_file() else None
 
+    def _missing(self) -> list[str]:
+        return [url for url in self.urls if self._find(url) is None]
+
     def _size(self, url: str) -> int | None:
         return self.expected[url].size if url in self.expected else None
 
@@ -102,17 +105,17 @@ class Downloads(tfds.download.DownloadManager):
         return unpacked(path, self.folder / "extracted" / _digest(str(path)))
 
     def _remedy(self) -> str:
-        missing = sorted({self._name(url) for url in self.urls if self._find(url) is None})
+        missing = sorted({self._name(url) for url in self._missing()})
         listed = ", ".join(missing[:8]) + (" ..." if len(missing) > 8 else "")
         variable = f"{self.builder_name.upper()}_DIR"
         return f"put {listed} into a folder and name it by --data.manual-dir or {variable}"
 
     def _announce(self, name: str) -> None:
         """Say beforehand what will be downloaded. Raises UserError when the disk is too small."""
-        missing = [url for url in self.urls if self._find(url) is None]
+        missing = self._missing()
         if not missing:
             return
-        size = sum(self.expected[url].size for url in missing if url in self.expected)
+        size = sum(self._size(url) or 0 for url in missing)
         begun = sum(size_of(part_of(self._place(url))) for url in missing)
         free = shutil.disk_usage(self.folder).free
         print(

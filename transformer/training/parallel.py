@@ -19,7 +19,7 @@ from jax._src import distributed  # the service of jax.distributed has no public
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.config import Config, UserError
+from transformer.config import Config, UserError, one_line
 from transformer.model.batch import Batch
 from transformer.model.params import Params
 from transformer.training.step import TrainState, init_state, update
@@ -41,7 +41,7 @@ def join_processes() -> None:
         jax.distributed.initialize(None, *(int(number) if number else None for number in numbers))
     except (ValueError, RuntimeError, LookupError, TypeError, OSError) as error:
         raise UserError(
-            f"--distributed: cannot join the other processes ({' '.join(str(error).split())}); set "
+            f"--distributed: cannot join the other processes ({one_line(error)}); set "
             "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID for each of them"
         ) from error
 
@@ -53,8 +53,9 @@ def demand(device: str) -> None:
     try:
         found = jax.default_backend()
     except (RuntimeError, AssertionError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
+        raise UserError(
+            f"JAX finds no device ({one_line(error)}): look at JAX_PLATFORMS"
+        ) from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
         raise UserError(
