@@ -1,4 +1,4 @@
-"""Our weights as a CTranslate2 model, for decoding.py: float32, ids unchanged."""
+"""Our weights as a CTranslate2 model, for decoding.py and test_set.py: float32, ids unchanged."""
 
 import operator
 from pathlib import Path
@@ -14,26 +14,31 @@ from transformer.model.layers import position_encoding
 from transformer.model.params import Attention, DecoderLayer, Embedding, EncoderLayer, Norm, Params
 
 UNKNOWN = 3
+ACTIVATIONS = {
+    "relu": common_spec.Activation.RELU,
+    "gelu": common_spec.Activation.GELU,
+    "swish": common_spec.Activation.SWISH,
+}
 
 
 def save_model(config: ModelConfig, params: Params, folder: Path, max_length: int) -> None:
-    """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
-
-    For models with sinusoidal positions, relu, one vocabulary and no output bias.
-    """
+    """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`."""
     params = jax.tree.map(np.asarray, params)
     spec = transformer_spec.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
-        activation=common_spec.Activation.RELU,
+        activation=ACTIVATIONS[config.activation],
     )
-    # Its own table has all sines before all cosines; ours must travel with the weights.
-    positions = np.asarray(position_encoding(None, np.arange(max_length)[None], config.d_model))[0]
-    stacks = [(spec.encoder, params.encoder), (spec.decoder, params.decoder)]
-    for stack_spec, stack in stacks:
+    stacks = [
+        (spec.encoder, params.encoder, params.embedding.source_positions),
+        (spec.decoder, params.decoder, params.embedding.target_positions),
+    ]
+    for stack_spec, stack, learned in stacks:
         stack_spec.scale_embeddings = True
-        stack_spec.position_encodings.encodings = positions
+        # Its own table has all sines before all cosines; ours must travel with the weights.
+        positions = position_encoding(learned, np.arange(max_length), config.d_model)
+        stack_spec.position_encodings.encodings = np.asarray(positions)
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)
         for number, layer_spec in enumerate(stack_spec.layer):
@@ -41,10 +46,10 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
     source, target, output = tables(params.embedding)
     spec.encoder.embeddings[0].weight = source
     spec.decoder.embeddings.weight = target
-    spec.decoder.projection.weight = output
+    fuse(spec.decoder.projection, (output, params.embedding.output_bias))
 
-    names = vocabulary(config.source_vocab_size)
-    spec.register_source_vocabulary(names)
+    names = vocabulary(config.target_vocab_size)
+    spec.register_source_vocabulary(vocabulary(config.source_vocab_size))
     spec.register_target_vocabulary(names)
     spec.config.bos_token = spec.config.decoder_start_token = names[BOS]
     spec.config.eos_token, spec.config.unk_token = names[EOS], names[UNKNOWN]
@@ -68,13 +73,15 @@ def vocabulary(size: int) -> list[str]:
     return [special.get(number, f"token{number}") for number in range(size)]
 
 
-def open_translator(folder: Path, compute_type: str, threads: int) -> ctranslate2.Translator:
-    """The model on the CPU, one batch at a time on all `threads`."""
+def open_translator(
+    folder: Path, compute_type: str, threads: int, workers: int = 1
+) -> ctranslate2.Translator:
+    """The model on the CPU: `workers` batches at a time, each on `threads`."""
     return ctranslate2.Translator(
         str(folder),
         device="cpu",
         compute_type=compute_type,
-        inter_threads=1,
+        inter_threads=workers,
         intra_threads=threads,
     )
 

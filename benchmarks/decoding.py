@@ -1,60 +1,81 @@
-"""Decoding with ours against CTranslate2, the same weights on both sides, on the CPU.
+"""Decoding with ours against CTranslate2 and Hugging Face, all with the same weights, on the CPU.
 
     python -m benchmarks.decoding
+    python -m benchmarks.decoding --sentences 1 --beams 4 --contestants ctranslate2-int8
     python -m benchmarks.decoding --shape tiny --rounds 2      tries the script
 
-Needs CTranslate2: pip install -e '.[oracles]'
+Needs the peers: pip install -e '.[bench]'
 
-Shape B (6+6 layers, d_model 512, d_ff 2048, 8 heads, vocabulary 8,000); source sentences of 32
-tokens with the end of sentence; exactly 32 tokens of output, since the end of sentence is made
-impossible in ours and min_decoding_length is max_decoding_length in CTranslate2. 1 and 32
-sentences, greedy and beam 4, no length penalty, one process on all cores. A repetition goes from
-token ids (names of tokens for CTranslate2) to token ids: encoder, cache and search.
+Shape B (6+6 layers, d_model 512, d_ff 2048, 8 heads, vocabulary 8,000, no tied embeddings, biases
+in attention); source sentences of 32 tokens with the end of sentence; exactly 32 tokens of output,
+since the bias on its logit makes the end of sentence impossible. 1 and 32 sentences, greedy and
+beam 4, no length penalty, all cores. A repetition goes from token ids (names of tokens for
+CTranslate2) to token ids: encoder, cache and search. The contestants:
 
-Beside the times stand the share of the sentences to which both give the same 32 tokens, the
-largest difference between the log-probabilities of their outputs, and how many of the 32 tokens
-of an output differ from each other, on average. Weights are random, but such that the last
-number is not 1, which would make equal tokens mean little: see `varied_params`.
+    ours-float32           `translator.search_batch`, with which all are compared
+    ours-bfloat16          the same with weights and matrix products in 16 bits
+    ctranslate2-float32    one batch on all cores
+    ctranslate2-int8       the same with its weights, and the inputs of its products, in 8 bits
+    marian                 MarianMTModel.generate of Hugging Face, float32, with its cache
+
+Beside the times stand the share of the sentences that get the same 32 tokens as from ours-float32,
+and the mean of what their outputs lose in log-probability, as our model in float32 has it. Weights
+are random, but such that outputs do not repeat one token, which would make equal tokens mean
+little (see `varied_params`); how many of 32 tokens differ from each other is printed.
+
+Time: in one process, a repetition each in turn. "compile s" is what the first took longer than
+the median: compiling, and with the others what else happens once. The floor: see `floor_seconds`.
+
+Memory: resident memory of a process that does nothing but this (Linux), in MB of 10^6 bytes: at
+most, and of it what came after importing jax and CTranslate2, which all processes do (for marian
+that is torch too). Compiling is over when it is measured.
 """
 
 import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
-import ctranslate2
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 from jax import Array
 
-from benchmarks.ctranslate2_model import open_translator, save_model, vocabulary
+from benchmarks.ctranslate2_model import open_translator, save_model, tables, vocabulary
 from benchmarks.measure import (
+    Ceilings,
     alternate,
+    ceilings,
     cores,
     machine,
     milliseconds,
+    peak_memory,
     table,
     timed,
     versions,
 )
-from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, ShapeName, model_config
+from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
+from benchmarks.test_set import log_probabilities
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.batching import pad_sources
-from transformer.decoding.search import IMPOSSIBLE, SearchResult, search
+from transformer.decoding.search import IMPOSSIBLE
+from transformer.decoding.translator import decoding_params, search_batch
 from transformer.model.batch import EOS
-from transformer.model.cached_decoder import decode_step, init_cache, reorder, unrolled
-from transformer.model.encoder_decoder import encode
 from transformer.model.params import Params, init_params
+
+BASELINE = "ours-float32"
+OURS = {
+    BASELINE: DecodeConfig(dtype="float32"),
+    "ours-bfloat16": DecodeConfig(dtype="bfloat16"),
+}
+Other = Literal["ours-bfloat16", "ctranslate2-float32", "ctranslate2-int8", "marian"]
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """Time decoding with ours and with CTranslate2 in turn."""
+    """Compare decoding with ours and with others."""
 
     shape: ShapeName = "B"
     """Model shape."""
@@ -64,117 +85,49 @@ class Decoding:
     """Beam sizes; 1: greedy."""
     rounds: int = 15
     """Repetitions of each contestant that are timed."""
-    compute_type: Literal["float32", "int8"] = "float32"
-    """Precision of CTranslate2's weights; ours are float32."""
+    contestants: tuple[Other, ...] = get_args(Other)
+    """With whom ours is compared."""
+    memory: bool = True
+    """Measure memory too, which needs Linux."""
+
+
+class Task(NamedTuple):
+    """What is decoded; `folder` holds the model for CTranslate2."""
+
+    model: ModelConfig
+    folder: Path
+    sentences: int
+    beam: int
+
+
+Decoder = Callable[[], np.ndarray]
+"""Decodes; returns the tokens [B, LENGTH] of the best outputs."""
 
 
 def main(command: Decoding) -> None:
-    # With a shared embedding, random weights would just repeat the token that they last read.
-    model = replace(model_config(SHAPES[command.shape]), tying="none")
+    model = forced_model(SHAPES[command.shape])
     params = varied_params(model)
-    print(f"{machine()}\n{versions('jax', 'ctranslate2')}")
-    print(f"shape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
+    print(f"{machine()}\n{versions('jax', 'ctranslate2', 'torch', 'transformers')}")
+    most = ceilings()
+    print(f"{most}\nshape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        save_model(model, params, Path(folder) / "model", max_length=2 * LENGTH)
-        translator = open_translator(Path(folder) / "model", command.compute_type, cores())
-        for count in command.sentences:
-            sources = random_sources(count)
+        save_model(model, params, Path(folder), max_length=2 * LENGTH)
+        for sentences in command.sentences:
             for beam in command.beams:
-                config = Config(model=model, decode=DecodeConfig(beam_size=beam, alpha=0.0))
-                rows += compare(command, config, params, translator, sources)
-    print(f"{table(rows)}\n\n{command.rounds} rounds, contestants in turn")
+                task = Task(model, Path(folder), sentences, beam)
+                rows += compare(command, task, params, most)
+    print(f"\n{command.rounds} rounds, contestants in turn\n\n{table(rows)}")
 
 
-def compare(
-    command: Decoding,
-    config: Config,
-    params: Params,
-    translator: ctranslate2.Translator,
-    sources: np.ndarray,
-) -> list[dict[str, str]]:
-    """The two rows of the table for one number of sentences and one beam."""
-    beam = config.decode.beam_size
-    ours, compile_seconds = our_decoding(config, params, sources)
-    theirs = their_decoding(beam, translator, sources)
-    our_tokens, our_scores = ours()
-    their_tokens, their_scores = theirs()
-    same = np.mean((our_tokens == their_tokens).all(1))
-    furthest = np.abs(our_scores - their_scores).max()
-    different = np.mean([len(set(output)) for output in our_tokens.tolist()])
-
-    contestants = {"ours": ours, f"CTranslate2 {command.compute_type}": theirs}
-    timings = alternate(contestants, command.rounds)
-    return [
-        {
-            "sentences": str(len(sources)),
-            "search": "greedy" if beam == 1 else f"beam {beam}",
-            "contestant": name,
-            **milliseconds(timing),
-            "compile s": f"{compile_seconds:.1f}" if name == "ours" else "-",
-            "time / ours": f"{timing.median / timings['ours'].median:.2f}",
-            "same tokens": "-" if name == "ours" else f"{same:.0%}",
-            "score difference": "-" if name == "ours" else f"{furthest:.1e}",
-            "different tokens": f"{different:.0f}" if name == "ours" else "-",
-        }
-        for name, timing in timings.items()
-    ]
-
-
-Decoder = Callable[[], tuple[np.ndarray, np.ndarray]]
-"""Decodes; returns the tokens [B, LENGTH] and the log-probabilities [B] of the best outputs."""
-
-
-def our_decoding(config: Config, params: Params, sources: np.ndarray) -> tuple[Decoder, float]:
-    """Our contestant, and the seconds of tracing and compiling it."""
-    padded = pad_sources(sources, len(sources), LENGTH)
-    jitted = jax.jit(partial(forced_search, config))
-    compiled, compile_seconds = timed(lambda: jitted.lower(params, padded).compile())
-
-    def decode() -> tuple[np.ndarray, np.ndarray]:
-        result = compiled(params, padded)
-        return np.asarray(result.tokens[:, 0]), np.asarray(result.scores[:, 0])
-
-    return decode, compile_seconds
-
-
-def forced_search(config: Config, params: Params, source: Array) -> SearchResult:
-    """`translator.search_batch` with exactly LENGTH tokens of output."""
-    memory = encode(config.model, params, source)
-    params = unrolled(params)
-
-    def step(cache, tokens):
-        logits, cache = decode_step(config.model, params, cache, tokens)
-        return logits.at[:, EOS].set(IMPOSSIBLE), cache
-
-    cache = init_cache(config.model, params, memory, LENGTH, config.decode.beam_size)
-    limits = jnp.full(source.shape[0], LENGTH)
-    return search(config.decode, step, reorder, cache, limits, LENGTH)
-
-
-def their_decoding(beam: int, translator: ctranslate2.Translator, sources: np.ndarray) -> Decoder:
-    """CTranslate2 as the contestant. It adds the end of sentence to the source itself."""
-    names = vocabulary(VOCABULARY)
-    ids = {name: number for number, name in enumerate(names)}
-    sentences = [[names[number] for number in source] for source in sources]
-
-    def decode() -> tuple[np.ndarray, np.ndarray]:
-        results = translator.translate_batch(
-            sentences,
-            beam_size=beam,
-            length_penalty=0,
-            min_decoding_length=LENGTH,
-            max_decoding_length=LENGTH,
-            return_scores=True,
-        )
-        tokens = [[ids[name] for name in result.hypotheses[0]] for result in results]
-        return np.array(tokens), np.array([result.scores[0] for result in results])
-
-    return decode
+def forced_model(shape: Shape) -> ModelConfig:
+    """Untied, since random weights with a shared embedding repeat the token that they last read."""
+    model = model_config(shape, attention_bias=True)
+    return replace(model, tying="none", output_bias=True)
 
 
 def varied_params(model: ModelConfig) -> Params:
-    """Random parameters whose outputs depend on every weight and do not repeat one token.
+    """Random parameters whose outputs depend on every weight, and never end.
 
     Freshly initialised, each sublayer adds as much as it is given, and after a few the token that
     was read is forgotten. Here sublayers add a quarter of that, and biases and norms are not all
@@ -183,19 +136,163 @@ def varied_params(model: ModelConfig) -> Params:
 
     def vary(path: tuple, leaf: Array) -> Array:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        if name.endswith((".w_o", ".w_2")):
+        last = name.rpartition(".")[2]
+        if last in ("w_o", "w_2"):
             return leaf / 4
-        if name.endswith((".scale", ".bias", ".b_1", ".b_2")):
+        if last in ("scale", "bias", "output_bias") or last.startswith("b_"):
             key = jax.random.key(zlib.crc32(name.encode()))
             return leaf + 0.05 * jax.random.normal(key, leaf.shape)
         return leaf
 
-    return jax.tree_util.tree_map_with_path(vary, init_params(model, jax.random.key(0)))
+    params = jax.tree_util.tree_map_with_path(vary, init_params(model, jax.random.key(0)))
+    bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
+    return params.replace(embedding=params.embedding.replace(output_bias=bias))
+
+
+def compare(command: Decoding, task: Task, params: Params, most: Ceilings) -> list[dict[str, str]]:
+    """A row for each contestant, for one number of sentences and one beam."""
+    names = [BASELINE, *command.contestants]
+    decoders = {name: decoder(name, task) for name in names}
+    first = {name: timed(decode) for name, decode in decoders.items()}
+    outputs = {name: tokens for name, (tokens, _) in first.items()}
+    timings = alternate(decoders, command.rounds)
+
+    sources = padded_sources(task)
+    scores = {
+        name: log_probabilities(task.model, params, sources, tokens)
+        for name, tokens in outputs.items()
+    }
+    variety = np.mean([len(set(row)) for row in outputs[BASELINE].tolist()])
+    search = "greedy" if task.beam == 1 else f"beam {task.beam}"
+    print(f"sentences: {task.sentences}, {search}: {variety:.0f} different tokens in an output")
+    return [
+        {
+            "sentences": str(task.sentences),
+            "search": search,
+            "contestant": name,
+            **milliseconds(timing),
+            "compile s": f"{max(first[name][1] - timing.median, 0):.1f}",
+            "float32 floor ms": f"{1000 * floor_seconds(task, most):.1f}",
+            "time / ours": f"{timing.median / timings[BASELINE].median:.2f}",
+            "same tokens": f"{np.mean((outputs[name] == outputs[BASELINE]).all(1)):.0%}",
+            "nats lost": f"{np.mean(scores[BASELINE] - scores[name]):.1e}",
+            **(memory_cells(name, task) if command.memory else {}),
+        }
+        for name, timing in timings.items()
+    ]
+
+
+def decoder(name: str, task: Task) -> Decoder:
+    """A contestant. Peers' packages are imported here, to be in no other's memory."""
+    if name in OURS:
+        return our_decoder(OURS[name], task)
+    if name == "marian":
+        return marian_decoder(task)
+    return ctranslate2_decoder(name.partition("-")[2], task)
+
+
+def our_decoder(settings: DecodeConfig, task: Task) -> Decoder:
+    # The longest output is the source without its end, and one more token: LENGTH.
+    settings = replace(settings, beam_size=task.beam, alpha=0, max_extra_length=1)
+    config = Config(model=task.model, decode=settings)
+    params = decoding_params(config, varied_params(task.model))
+    sources = padded_sources(task)
+
+    def decode() -> np.ndarray:
+        return np.asarray(search_batch(config, params, sources).tokens)[:, 0, :LENGTH]
+
+    return decode
+
+
+def ctranslate2_decoder(compute_type: str, task: Task) -> Decoder:
+    """It adds the end of sentence to the source itself."""
+    translator = open_translator(task.folder, compute_type, cores())
+    names = vocabulary(VOCABULARY)
+    ids = {name: number for number, name in enumerate(names)}
+    sentences = [[names[number] for number in row] for row in random_sources(task.sentences)]
+
+    def decode() -> np.ndarray:
+        results = translator.translate_batch(
+            sentences, beam_size=task.beam, length_penalty=0, max_decoding_length=LENGTH
+        )
+        return np.array([[ids[name] for name in result.hypotheses[0]] for result in results])
+
+    return decode
+
+
+def marian_decoder(task: Task) -> Decoder:
+    import torch
+
+    torch.set_num_threads(cores())
+    marian = untied_marian(task.model)
+    source = torch.tensor(padded_sources(task)).long()
+
+    def decode() -> np.ndarray:
+        with torch.inference_mode():
+            output = marian.generate(
+                source,
+                attention_mask=torch.ones_like(source),
+                num_beams=task.beam,
+                do_sample=False,
+                max_new_tokens=LENGTH,
+                use_cache=True,
+            )
+        return output[:, 1:].numpy()  # without BOS
+
+    return decode
+
+
+def untied_marian(model: ModelConfig):
+    """Hugging Face's model with the weights of `varied_params`."""
+    import torch
+
+    from benchmarks.marian_transformer import MarianTransformer, copy_weights
+    from benchmarks.torch_transformer import as_tensor
+
+    params = varied_params(model)
+    marian = MarianTransformer(model, LENGTH).marian.eval()
+    copy_weights(params, marian)  # the shared embedding becomes the source's
+    _, target, output = map(as_tensor, tables(params.embedding))
+    marian.model.decoder.embed_tokens = torch.nn.Embedding.from_pretrained(target)
+    marian.lm_head.weight = torch.nn.Parameter(output)
+    marian.final_logits_bias = as_tensor(params.embedding.output_bias)[None]
+    marian.generation_config.forced_eos_token_id = None
+    return marian
 
 
 def random_sources(count: int) -> np.ndarray:
     """Sentences of LENGTH tokens with the end of sentence, which is left for others to add."""
     return np.random.default_rng(0).integers(4, VOCABULARY, (count, LENGTH - 1))
+
+
+def padded_sources(task: Task) -> np.ndarray:
+    return pad_sources(random_sources(task.sentences), task.sentences, LENGTH)
+
+
+def floor_seconds(task: Task, most: Ceilings) -> float:
+    """What no decoding in float32 can beat, as long as the weights do not fit into a cache.
+
+    Either the matrix products with the weights, two operations for each weight and position, at
+    the speed of large ones; or reading the weights, those of decoder and output for each token
+    anew, at the speed of a large copy. All else is free. The first token has one hypothesis.
+    """
+    model = task.model
+    square, feed_forward = model.d_model**2, 2 * model.d_model * model.d_ff
+    encoder = model.encoder_layers * (4 * square + feed_forward)
+    encoder += model.decoder_layers * 2 * square  # the keys and values of cross-attention
+    decoder = model.decoder_layers * (6 * square + feed_forward)
+    decoder += model.d_model * model.target_vocab_size
+    hypotheses = 1 + task.beam * (LENGTH - 1)
+    operations = 2 * task.sentences * (encoder * LENGTH + decoder * hypotheses)
+    return max(operations / most.flops, 4 * (encoder + decoder * LENGTH) / most.bytes)
+
+
+def memory_cells(name: str, task: Task) -> dict[str, str]:
+    memory = peak_memory(decoder, name, task)
+    return {
+        "peak MB": f"{memory.peak / 1e6:,.0f}",
+        "of it at work": f"{(memory.peak - memory.imported) / 1e6:,.0f}",
+    }
 
 
 if __name__ == "__main__":

@@ -1,13 +1,22 @@
 """What the benchmarks share: timing contestants in turn, and describing the machine."""
 
+import gc
+import multiprocessing
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.model.batch import BOS, EOS, Batch
 
 Result = TypeVar("Result")
 
@@ -24,6 +33,26 @@ class Timing(NamedTuple):
     median: float
     upper_quartile: float
     rounds: int
+
+
+class Ceilings(NamedTuple):
+    """What the machine can do at most, measured: float operations and bytes moved a second."""
+
+    flops: float
+    bytes: float
+
+    def __str__(self) -> str:
+        return (
+            f"ceilings: matrix product {self.flops / 1e9:,.0f} GFLOP/s, "
+            f"copy {self.bytes / 1e9:,.0f} GB/s (read and written)"
+        )
+
+
+class Memory(NamedTuple):
+    """Bytes of resident memory of a process: after its imports, and at most while at work."""
+
+    imported: int
+    peak: int
 
 
 def cores() -> int:
@@ -91,6 +120,72 @@ def milliseconds(timing: Timing) -> dict[str, str]:
         "min": f"{1000 * timing.least:.1f}",
         "quartiles": f"{1000 * timing.lower_quartile:.1f} - {1000 * timing.upper_quartile:.1f}",
     }
+
+
+def ceilings(size: int = 3072, megabytes: int = 512, rounds: int = 7) -> Ceilings:
+    """The best of `rounds` float32 products of large square matrices, and of large copies."""
+    matrix = jnp.ones((size, size))
+    product = jax.jit(jnp.matmul)
+    # Into the memory that is given up: fresh pages would cost more than the copy.
+    block, copy = jnp.ones(megabytes << 18), jax.jit(lambda x: x + 1, donate_argnums=0)
+    products, copies = [], []
+    for _ in range(rounds + 1):
+        products.append(timed(lambda: product(matrix, matrix).block_until_ready())[1])
+        block, seconds = timed(lambda x: copy(x).block_until_ready(), block)
+        copies.append(seconds)
+    return Ceilings(2 * size**3 / min(products[1:]), 2 * block.nbytes / min(copies[1:]))
+
+
+def product_speed(size: int, count: int = 20) -> float:
+    """Float operations a second of square bfloat16 products, at best."""
+    matrix = jax.random.normal(jax.random.key(0), (size, size), jnp.bfloat16) / size**0.5
+    chain = jax.jit(lambda x: jax.lax.fori_loop(0, count, lambda _, y: y @ x, x))
+    seconds = [timed(lambda: chain(matrix).block_until_ready())[1] for _ in range(6)]
+    return 2 * size**3 * count / min(seconds[1:])
+
+
+def peak_memory(build: Callable[..., Callable[[], object]], *arguments: Any) -> Memory:
+    """Memory of the work that `build(*arguments)` returns, in a process of its own (Linux).
+
+    The peak is that of three repetitions after the first two: compiling, which happens once, and
+    building are not in it. `build` is a function at the top of a module.
+    """
+    return in_own_process(_memory_of, build, *arguments)
+
+
+def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """What a function at the top of a module returns, called in a new process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _memory_of(build: Callable[..., Callable[[], object]], *arguments: Any) -> Memory:
+    imported = memory_status("VmRSS")
+    work = build(*arguments)
+    for _ in range(2):
+        work()
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
+    for _ in range(3):
+        work()
+    return Memory(imported, memory_status("VmHWM"))
+
+
+def memory_status(name: str) -> int:
+    """A size that Linux tells about this process, in bytes: VmRSS is resident, VmHWM its peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
+
+
+def full_batch(rows: int, source_length: int, target_length: int, vocabulary: int) -> Batch:
+    """Random tokens without padding; every sentence ends in EOS. The same for the same shape."""
+    generator = np.random.default_rng(0)
+    source = generator.integers(4, vocabulary, (rows, source_length), np.int32)
+    target = generator.integers(4, vocabulary, (rows, target_length), np.int32)
+    source[:, -1] = target[:, -1] = EOS
+    target_in = np.roll(target, 1, axis=1)
+    target_in[:, 0] = BOS
+    return Batch(source, target_in, target)
 
 
 def table(rows: Sequence[dict[str, str]]) -> str:

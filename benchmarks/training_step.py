@@ -1,166 +1,120 @@
-"""One training step (forward, backward, Adam) of ours against PyTorch eager, on the CPU.
+"""One training step (forward, backward, Adam) of ours against torch and Hugging Face, on the CPU.
 
     python -m benchmarks.training_step
-    python -m benchmarks.training_step --shapes B --rounds 30 --dropout 0
+    python -m benchmarks.training_step --shapes B --rounds 30 --dropout 0 --contestants torch-eager
     python -m benchmarks.training_step --shapes tiny --rounds 2      tries the script
 
-Needs PyTorch: pip install -e '.[oracles]'
+Needs the peers: pip install -e '.[bench]' (and torch-compile a C++ compiler)
 
 Shape A is 4+4 layers, d_model 256, d_ff 1024, 4 heads, 32 sentences; shape B 6+6, 512, 2048,
 8 heads, 16 sentences; both with 32 source and 32 target tokens a sentence, nothing padded, and a
-vocabulary of 8,000 in one embedding matrix for source, target and output. Both sides compute in
-float32, with label smoothing 0.1 and dropout in the same places: sums of embeddings and positions,
-sublayer outputs, attention weights, inside the feed-forward layers. Both have biases in attention.
-The peer is torch.nn.TransformerEncoder and TransformerDecoder with fused Adam.
+vocabulary of 8,000 in one embedding matrix for source, target and output. All compute in float32,
+with label smoothing 0.1, biases in attention and dropout in the same places: sums of embeddings
+and positions, sublayer outputs, attention weights, inside the feed-forward layers. The peers:
 
-First both sides make three updates from the same weights without dropout. The losses must agree:
-then both do the same work.
+    torch-eager     torch.nn.TransformerEncoder and TransformerDecoder, fused Adam
+    torch-compile   the same, forward pass and loss compiled for the one shape
+    marian          MarianMTModel of Hugging Face, fused Adam; its attention is "sdpa", as that of
+                    torch.nn's layers ("eager" took as long on shape A)
+
+First all make three updates from the same weights without dropout. The losses must agree: then all
+do the same work. Three tables follow.
+
+Time: all in one process, a step each in turn. "compile s" is what the first step took longer than
+the median: compiling, and with eager contestants what else happens once.
+
+Memory: resident memory of a process that does nothing but this (Linux), in MB of 10^6 bytes: after
+its imports, and at most during a step. Compiling is over by then, but what it leaves behind counts.
+All processes import jax, of which the peers need nothing. XLA's plan is what the compiler says of
+ours: arguments, results and temporaries.
+
+Ceiling: how ours compares with what the machine does with large matrix products and large copies.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
 
 import jax
 import numpy as np
-import torch
-import torch.nn.functional as F
 import tyro
 
 from benchmarks.measure import (
+    Ceilings,
+    Timing,
     alternate,
-    cores,
+    ceilings,
     machine,
     milliseconds,
+    peak_memory,
     table,
     timed,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
-from benchmarks.torch_transformer import TorchTransformer, copy_weights
-from transformer.config import Config, OptimizerConfig
-from transformer.model.batch import BOS, EOS, PAD, Batch
-from transformer.model.params import count_params
+from transformer.config import Config, ModelConfig, OptimizerConfig
+from transformer.model.batch import BOS, EOS, Batch
+from transformer.model.params import Params, count_params, init_params
 from transformer.training import parallel
-from transformer.training.optimizer import learning_rate, make_optimizer
+from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
+
+Peer = Literal["torch-eager", "torch-compile", "marian"]
+Row: TypeAlias = dict[str, str]
+Step: TypeAlias = Callable[[], float]
+"""Makes an update and returns its loss in nats a target token, when all is done."""
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Time a training step of ours and of PyTorch eager in turn."""
+    """Compare a training step of ours with the same of others."""
 
     shapes: tuple[ShapeName, ...] = ("A", "B")
     """Model shapes."""
     rounds: int = 20
     """Steps of each contestant that are timed."""
-    dropout: float = 0.1
-    """Dropout rate of both sides; 0: none."""
+    dropout: tuple[float, ...] = (0.1, 0.0)
+    """Dropout rates; 0: none."""
+    contestants: tuple[Peer, ...] = ("torch-eager", "torch-compile", "marian")
+    """With whom ours is compared."""
+    memory: bool = True
+    """Measure memory too, which needs Linux."""
 
 
 def main(command: TrainingStep) -> None:
-    torch.set_num_threads(cores())
-    print(f"{machine()}\n{versions('jax', 'torch')}\n")
-    rows = []
+    packages = ["torch"] * bool(command.contestants)
+    packages += ["transformers"] * ("marian" in command.contestants)
+    print(f"{machine()}\n{versions('jax', *packages)}")
+    most = ceilings()
+    print(most)
+    names = ["ours", *command.contestants]
+    times, memories, shares = [], [], []
     for name in command.shapes:
-        shape = SHAPES[name]
-        config = Config(
-            model=model_config(shape, command.dropout, attention_bias=True),
-            # A rate at which the losses move within a few updates.
-            optimizer=OptimizerConfig(warmup_steps=100),
-        )
-        check_same_work(name, config, shape)
-        ours, compile_seconds = our_step(config, shape)
-        theirs = torch_step(config, shape)
-        timings = alternate({"ours": ours, "torch eager": theirs}, command.rounds)
-        for contestant, timing in timings.items():
-            rows.append(
-                {
-                    "shape": name,
-                    "dropout": f"{command.dropout:g}",
-                    "contestant": contestant,
-                    **milliseconds(timing),
-                    "target tokens/s": f"{shape.sentences * LENGTH / timing.median:,.0f}",
-                    "compile s": f"{compile_seconds:.1f}" if contestant == "ours" else "-",
-                    "time / ours": f"{timing.median / timings['ours'].median:.2f}",
-                }
+        shape, batches = SHAPES[name], synthetic_batches(SHAPES[name])
+        print(f"\nshape {name}: {shape}, {shape.sentences} x {LENGTH}+{LENGTH} tokens")
+        check_same_work(names, make_config(shape, dropout=0), batches)
+        for rate in command.dropout:
+            config = make_config(shape, rate)
+            label = {"shape": name, "dropout": f"{rate:g}"}
+            timings, first = time_steps(names, config, batches, command.rounds)
+            times += [label | row for row in time_rows(timings, first, shape)]
+            shares.append(
+                label | share(config.model, shape.sentences, timings["ours"].median, most)
             )
-    print(f"\n{table(rows)}\n\n{command.rounds} rounds, contestants in turn")
+            if command.memory:
+                memories += [label | row for row in memory_rows(names, config, batches)]
+    print(f"\n{command.rounds} rounds, contestants in turn\n\n{table(times)}")
+    if command.memory:
+        print(f"\nmemory\n\n{table(memories)}")
+    print(f"\nours and the ceiling\n\n{table(shares)}")
 
 
-def check_same_work(name: str, config: Config, shape: Shape, updates: int = 3) -> None:
-    """Prints how far apart the losses of the same updates are, without dropout."""
-    model = replace(config.model, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-    config = replace(config, model=model)
-    ours, _ = our_step(config, shape)
-    theirs = torch_step(config, shape)
-    losses = [(ours(), theirs()) for _ in range(updates)]
-    furthest = max(abs(a - b) for a, b in losses)
-    shown = ", ".join(f"{a:.6f} and {b:.6f}" for a, b in losses)
-    print(
-        f"shape {name}: {shape}, {shape.sentences} x {LENGTH}+{LENGTH} tokens, "
-        f"{count_params(init_state(config).params):,} parameters\n"
-        f"loss (nats a token, ours and torch's) of {updates} updates without dropout: {shown}; "
-        f"largest difference {furthest:.1e}"
-    )
-    if furthest > 1e-3:
-        raise SystemExit("the two sides do not compute the same: their times cannot be compared")
-
-
-def our_step(config: Config, shape: Shape) -> tuple[Callable[[], float], float]:
-    """A function that makes an update and returns its loss, and the seconds of compiling it."""
-    mesh = parallel.make_mesh()
-    batches = [parallel.shard_batch(mesh, batch) for batch in synthetic_batches(shape)]
-    state = parallel.new_state(mesh, config)
-    jitted = parallel.jit_update(mesh, config, make_optimizer(config))
-    update, compile_seconds = timed(lambda: jitted.lower(state, batches[0]).compile())
-    count = 0
-
-    def step() -> float:
-        nonlocal state, count
-        state, sums = update(state, batches[count % len(batches)])
-        count += 1
-        jax.block_until_ready(state)
-        return float(sums.loss / sums.tokens)
-
-    return step, compile_seconds
-
-
-def torch_step(config: Config, shape: Shape) -> Callable[[], float]:
-    """The same with torch, from the same weights on the same batches."""
-    model = TorchTransformer(config.model, LENGTH)
-    copy_weights(init_state(config).params, model)
-    settings = config.optimizer
-    optimizer = torch.optim.Adam(
-        model.parameters(),
-        betas=(settings.beta_1, settings.beta_2),
-        eps=settings.epsilon,
-        fused=True,
-    )
-    rate = learning_rate(config)
-    rates = [float(rate(count)) for count in range(1000)]
-    batches = [
-        tuple(torch.tensor(ids, dtype=torch.int64) for ids in vars(batch).values())
-        for batch in synthetic_batches(shape)
-    ]
-    count = 0
-
-    def step() -> float:
-        nonlocal count
-        source, target_in, target_out = batches[count % len(batches)]
-        optimizer.param_groups[0]["lr"] = rates[min(count, len(rates) - 1)]
-        count += 1
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(
-            model(source, target_in).flatten(0, 1),
-            target_out.flatten(),
-            ignore_index=PAD,
-            label_smoothing=config.train.label_smoothing,
-        )
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return step
+def make_config(shape: Shape, dropout: float) -> Config:
+    """With a learning rate at which the losses move within a few updates."""
+    model = model_config(shape, dropout, attention_bias=True)
+    return Config(model=model, optimizer=OptimizerConfig(warmup_steps=100))
 
 
 def synthetic_batches(shape: Shape, count: int = 4) -> list[Batch]:
@@ -174,6 +128,137 @@ def synthetic_batches(shape: Shape, count: int = 4) -> list[Batch]:
         target_in[:, 0] = BOS
         result.append(Batch(source, target_in, target))
     return result
+
+
+def builder(name: str, params: Params | None = None) -> Callable[[Config, list[Batch]], Step]:
+    """What makes the step of a contestant: a peer's from `params`, or from weights of its own.
+
+    A peer's packages are imported here, so that they are not in the memory of the others.
+    """
+    if name == "ours":
+        return our_step
+    if name == "marian":
+        from benchmarks.marian_transformer import marian_step
+
+        return partial(marian_step, params=params)
+    from benchmarks.torch_transformer import torch_step
+
+    return partial(torch_step, params=params, compiled=name == "torch-compile")
+
+
+def build(names: Sequence[str], config: Config, batches: list[Batch]) -> dict[str, Step]:
+    """The steps of the contestants, all from the same weights."""
+    params = init_state(config).params
+    return {name: builder(name, params)(config, batches) for name in names}
+
+
+def our_step(config: Config, batches: list[Batch]) -> Step:
+    """The step as train.py makes it."""
+    mesh = parallel.make_mesh()
+    turns = itertools.cycle([parallel.shard_batch(mesh, batch) for batch in batches])
+    state = parallel.new_state(mesh, config)
+    update = parallel.jit_update(mesh, config, make_optimizer(config))
+
+    def step() -> float:
+        nonlocal state
+        state, sums = update(state, next(turns))
+        jax.block_until_ready(state)
+        return float(sums.loss / sums.tokens)
+
+    return step
+
+
+def planned_bytes(config: Config, batch: Batch) -> int:
+    """Memory of our update by XLA's analysis, with the state that it is given and gives up."""
+    update = parallel.jit_update(parallel.make_mesh(), config, make_optimizer(config))
+    state = jax.eval_shape(partial(init_state, config))
+    plan = update.lower(state, batch).compile().memory_analysis()
+    needed = plan.argument_size_in_bytes + plan.temp_size_in_bytes + plan.output_size_in_bytes
+    return needed - plan.alias_size_in_bytes
+
+
+def check_same_work(
+    names: Sequence[str], config: Config, batches: list[Batch], updates: int = 3
+) -> None:
+    """Prints how far the losses of the same updates are from ours; stops if they are far."""
+    steps = build(names, config, batches)
+    losses = {name: np.array([step() for _ in range(updates)]) for name, step in steps.items()}
+    far = {name: np.abs(losses[name] - losses["ours"]).max() for name in names[1:]}
+    shown = ", ".join(f"{loss:.6f}" for loss in losses["ours"])
+    print(f"loss of {updates} updates without dropout, nats a target token: {shown}")
+    differences = ", ".join(f"{name} {value:.1e}" for name, value in far.items())
+    print(f"largest difference from it: {differences or '-'}")
+    if not all(value < 1e-3 for value in far.values()):
+        raise SystemExit("they do not compute the same: their times cannot be compared")
+
+
+def time_steps(
+    names: Sequence[str], config: Config, batches: list[Batch], rounds: int
+) -> tuple[dict[str, Timing], dict[str, float]]:
+    """The timings of the contestants in turn, and the seconds of the first step of each."""
+    steps = build(names, config, batches)
+    first = {name: timed(step)[1] for name, step in steps.items()}
+    return alternate(steps, rounds), first
+
+
+def time_rows(timings: dict[str, Timing], first: dict[str, float], shape: Shape) -> Iterator[Row]:
+    for name, timing in timings.items():
+        yield {
+            "contestant": name,
+            **milliseconds(timing),
+            "target tokens/s": f"{shape.sentences * LENGTH / timing.median:,.0f}",
+            "compile s": f"{max(first[name] - timing.median, 0):.1f}",
+            "time / ours": f"{timing.median / timings['ours'].median:.2f}",
+        }
+
+
+def memory_rows(names: Sequence[str], config: Config, batches: list[Batch]) -> Iterator[Row]:
+    found = {name: peak_memory(builder(name), config, batches) for name in names}
+    for name, memory in found.items():
+        planned = f"{planned_bytes(config, batches[0]) / 1e6:,.0f}" if name == "ours" else "-"
+        yield {
+            "contestant": name,
+            "imported MB": f"{memory.imported / 1e6:,.0f}",
+            "peak MB": f"{memory.peak / 1e6:,.0f}",
+            "peak - imported": f"{(memory.peak - memory.imported) / 1e6:,.0f}",
+            "XLA's plan MB": planned,
+            "peak / ours": f"{memory.peak / found['ours'].peak:.2f}",
+        }
+
+
+def share(model: ModelConfig, sentences: int, seconds: float, most: Ceilings) -> Row:
+    """How near a step of ours comes to the machine's ceilings.
+
+    The floor is the time of the matrix products at the speed of large ones, and of Adam at the
+    speed of a large copy: it reads a weight, its gradient and two moments and writes all but the
+    gradient, 28 bytes. All else (softmax, norms, dropout, loss, activations) is free in it, so no
+    step that computes the same products in float32 and then updates can take less.
+    """
+    operations = step_operations(model, sentences)
+    parameters = count_params(jax.eval_shape(partial(init_params, model), jax.random.key(0)))
+    floor = operations / most.flops + 28 * parameters / most.bytes
+    return {
+        "GFLOP a step": f"{operations / 1e9:,.1f}",
+        "floor ms": f"{1000 * floor:.1f}",
+        "ours, median ms": f"{1000 * seconds:.1f}",
+        "ours / floor": f"{seconds / floor:.2f}",
+        "share of the ceiling of products": f"{operations / seconds / most.flops:.0%}",
+    }
+
+
+def step_operations(model: ModelConfig, sentences: int) -> int:
+    """Float operations of the matrix products of a step, which are nearly all of its operations.
+
+    A weight costs 6 at each position: multiply and add in the forward pass, for the gradient of its
+    input and for its own. So does an element of queries and keys, and one of values, for each pair
+    of positions that attention compares; those that causal masks hide are computed too.
+    """
+    width, layers = model.d_model, model.decoder_layers
+    feed_forward = 2 * width * model.d_ff
+    at_source = model.encoder_layers * (4 * width**2 + feed_forward) + layers * 2 * width**2
+    at_target = layers * (6 * width**2 + feed_forward) + width * model.target_vocab_size
+    pairs = LENGTH * (model.encoder_layers + 2 * layers)
+    return 6 * sentences * LENGTH * (at_source + at_target + 2 * width * pairs)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ jax nor flax: `python train.py --help` reads nothing heavier.
 
 import dataclasses
 import json
+import os
 import typing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
 
@@ -18,6 +20,11 @@ class UserError(Exception):
 def one_line(error: BaseException) -> str:
     """What a library says, without its line breaks, to stand inside a sentence of ours."""
     return " ".join(str(error).split())
+
+
+def cache_folder() -> Path:
+    """The folder `transformer` in the user's cache folder (XDG base directory specification)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
 
 
 @dataclass(frozen=True)
@@ -215,6 +222,8 @@ class DecodeConfig:
     """Longest source, in tokens; what is beyond is cut off, with a warning."""
     batch_sentences: Positive = 32
     """Sentences decoded together."""
+    dtype: Literal["model", "float32", "bfloat16"] = "model"
+    """Precision of weights and matrix products while decoding; model: as in training."""
 
 
 @dataclass(frozen=True)

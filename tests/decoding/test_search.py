@@ -17,10 +17,11 @@ from transformer.decoding.search import (
     advance_greedily,
     best_continuations,
     finish,
+    likeliest,
     normalise,
+    proceed,
     search,
     start,
-    top_k_in_chunks,
 )
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -314,23 +315,43 @@ def test_normalise_divides_by_the_penalty_of_the_length(alpha, normalisation):
 
 def test_best_continuations_are_the_best_of_all_pairs():
     totals = jax.random.normal(jax.random.key(0), (2, 3))
-    log_probs = jax.random.normal(jax.random.key(1), (2, 3, 5))
-    best, origins, tokens = best_continuations(totals, log_probs, 6)
+    logits = jax.random.normal(jax.random.key(1), (2, 3, 5))
+    best, origins, tokens = best_continuations(totals, logits, 6)
     for row in range(2):
-        everything = np.asarray(totals[row][:, None] + log_probs[row])
-        np.testing.assert_allclose(best[row], np.sort(everything.reshape(-1))[::-1][:6])
-        np.testing.assert_allclose(everything[origins[row], tokens[row]], best[row])
+        everything = np.asarray(totals[row][:, None] + jax.nn.log_softmax(logits[row]))
+        np.testing.assert_allclose(best[row], np.sort(everything.reshape(-1))[::-1][:6], rtol=1e-5)
+        np.testing.assert_allclose(everything[origins[row], tokens[row]], best[row], rtol=1e-5)
 
 
-@pytest.mark.parametrize("vocabulary", [50, 256, 300, 1001])
-def test_top_k_in_chunks_is_top_k_also_of_equal_values(vocabulary):
+@pytest.mark.parametrize("vocabulary", [3, 50, 256, 300, 1001])
+@pytest.mark.parametrize("count", [1, 3])
+def test_likeliest_is_top_k_of_log_softmax_also_of_equal_logits(vocabulary, count):
     generator = np.random.default_rng(0)
-    for values in (generator.normal(size=(2, 3, vocabulary)),
-                   generator.integers(0, 9, (2, 3, vocabulary))):  # fmt: skip
-        values = jnp.asarray(values, jnp.float32)
-        ours, theirs = top_k_in_chunks(values, 3), jax.lax.top_k(values, 3)
-        np.testing.assert_array_equal(ours[0], theirs[0])
-        np.testing.assert_array_equal(ours[1], theirs[1])
+    for logits in (generator.normal(size=(2, 3, vocabulary)),
+                   generator.integers(0, 9, (2, 3, vocabulary)),
+                   generator.normal(size=(2, 3, vocabulary)) * 1e4):  # fmt: skip
+        logits = jnp.asarray(logits, jnp.float32)
+        log_probs, tokens = likeliest(logits, count)
+        expected = jax.lax.top_k(jax.nn.log_softmax(logits), count)[0]
+        np.testing.assert_array_equal(tokens, jax.lax.top_k(logits, count)[1])
+        np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_search_can_pause_anywhere():
+    """Until some token, until few sentences are left, and on to its end."""
+    config, length = DecodeConfig(beam_size=3), 6
+    step = partial(table_step, random_table(0, end=-4))
+    limits = jnp.asarray([2, 6, 4])
+    begun = start(config, {"state": jnp.repeat(jnp.arange(3), 3)}, limits, length)
+    whole = finish(config, proceed(config, step, take_rows, begun, length))
+    for position in range(length):
+        paused = proceed(config, step, take_rows, begun, position)
+        assert paused.position == position or paused.done.all()
+        resumed = finish(config, proceed(config, step, take_rows, paused, length))
+        np.testing.assert_array_equal(resumed.tokens, whole.tokens)
+    few = proceed(config, step, take_rows, begun, length, remaining=2)
+    assert (~few.done).sum() <= 2
+    assert few.position < proceed(config, step, take_rows, begun, length).position
 
 
 def test_greedy_and_beam_share_one_state():

@@ -10,7 +10,7 @@ import pytest
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizers, train_tokenizer
 from transformer.decoding.search import IMPOSSIBLE
-from transformer.decoding.translator import search_batch, translate
+from transformer.decoding.translator import decoding_params, search_batch, translate
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
 
@@ -80,6 +80,36 @@ def test_neither_the_size_of_batches_nor_the_order_of_lines_changes_anything(tra
     assert run(SENTENCES, batch_sentences=3) == expected
     order = [4, 0, 7, 2, 5, 1, 6, 3]
     assert run([SENTENCES[i] for i in order]) == [expected[i] for i in order]
+
+
+def test_sentences_that_leave_their_batch_early_change_nothing(translator):
+    """The search pauses, goes on with fewer sentences, and its cache grows twice."""
+    _, _, run = translator
+    words = ["the", "cat", "sleeps", "and", "we", "see", "a", "house", "behind", "garden"]
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 5, 40)
+    sentences = [" ".join(generator.choice(words, n)) for n in lengths]
+    expected = run(sentences, batch_sentences=1, max_extra_length=30)
+    assert run(sentences, batch_sentences=32, max_extra_length=30) == expected
+    assert max(map(len, expected)) > 16  # tokens are characters; the cache begins with 16
+    assert len(set(map(len, expected))) > 8
+
+
+def test_parameters_made_ready_beforehand_change_nothing(translator, tokenizers):
+    config, params, run = translator
+    ready = decoding_params(config, params)
+    assert translate(config, ready, tokenizers, SENTENCES) == run(SENTENCES)
+
+
+def test_decoding_in_16_bits_is_nearly_the_same_search(translator):
+    config, params, _ = translator
+    half = replace(config, decode=replace(config.decode, dtype="bfloat16"))
+    ready = decoding_params(half, params)
+    matrices = [ready.embedding.source, ready.decoder.layers[0].feed_forward.w_1]
+    assert {matrix.dtype for matrix in matrices} == {jnp.bfloat16.dtype}
+    source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]])
+    scores = search_batch(half, ready, source).scores[:, 0]
+    np.testing.assert_allclose(scores, search_batch(config, params, source).scores[:, 0], rtol=0.05)
 
 
 def test_a_very_long_sentence_is_neither_dropped_nor_shortened(translator, tokenizers):

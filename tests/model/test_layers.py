@@ -18,6 +18,7 @@ from transformer.model.layers import (
     feed_forward,
     key_value,
     layer_norm,
+    linear,
     multi_head_attention,
     padding_mask,
     position_encoding,
@@ -50,11 +51,12 @@ def test_scores_and_output_of_the_worked_example():
     np.testing.assert_allclose(keys @ query, [13, 24, 20, 12])
 
     def padded_to_64(x):
-        return jnp.pad(x, [(0, 0), (0, 61)])[None, :, None]
+        return jnp.pad(x, [(0, 0), (0, 61)])[None, None]
 
     everything = jnp.ones((1, 1, 1, 4), bool)
-    values = jnp.asarray(VALUES)[None, :, None]
-    output, weights = attend(padded_to_64(query[None]), padded_to_64(keys), values, everything)
+    values = jnp.asarray(VALUES)[None, None]
+    transposed_keys = padded_to_64(keys).swapaxes(2, 3)
+    output, weights = attend(padded_to_64(query[None]), transposed_keys, values, everything)
     exponentials = np.exp([1.625, 3, 2.5, 1.5])  # the scores divided by sqrt(64)
     np.testing.assert_allclose(weights[0, 0, 0], exponentials / exponentials.sum(), rtol=1e-5)
     np.testing.assert_allclose(output[0, 0, 0], [1.2756, 3.1513, 0.1436], atol=1e-4)
@@ -62,14 +64,14 @@ def test_scores_and_output_of_the_worked_example():
 
 def numpy_attention(q, k, v, mask, bias):
     """Equation 1 in loops over sentences and heads, in float64."""
-    batch, queries, heads, _ = q.shape
-    output = np.zeros((batch, queries, heads, v.shape[-1]))
+    batch, heads, queries, width = q.shape
+    output = np.zeros((batch, heads, queries, v.shape[-1]))
     for b in range(batch):
         for h in range(heads):
-            scores = q[b, :, h] @ k[b, :, h].T / math.sqrt(q.shape[-1]) + bias[b, h]
+            scores = q[b, h] @ k[b, h].T / math.sqrt(width) + bias[b, h]
             scores = np.where(mask[b, 0], scores, -np.inf)
             weights = np.exp(scores - scores.max(-1, keepdims=True))
-            output[b, :, h] = weights / weights.sum(-1, keepdims=True) @ v[b, :, h]
+            output[b, h] = weights / weights.sum(-1, keepdims=True) @ v[b, h]
     return output
 
 
@@ -77,16 +79,16 @@ def numpy_attention(q, k, v, mask, bias):
 @pytest.mark.parametrize("queries", [1, 4, 12], ids=["one query", "few queries", "many queries"])
 def test_attend_equals_equation_1_with_mask_and_bias(queries, value_width):
     generator = np.random.default_rng(0)
-    q, k = generator.normal(size=(2, queries, 2, 3)), generator.normal(size=(2, 6, 2, 3))
+    q, k = generator.normal(size=(2, 2, queries, 3)), generator.normal(size=(2, 2, 6, 3))
     v, bias = (
-        generator.normal(size=(2, 6, 2, value_width)),
+        generator.normal(size=(2, 2, 6, value_width)),
         generator.normal(size=(2, 2, queries, 6)),
     )
     mask = generator.random((2, 1, queries, 6)) < 0.6
     mask[..., 0] = True
     expected = numpy_attention(q, k, v, mask, bias)
     q, k, v, bias = (jnp.asarray(x, jnp.float32) for x in (q, k, v, bias))
-    values, weights = attend(q, k, v, jnp.asarray(mask), bias)
+    values, weights = attend(q, k.swapaxes(2, 3), v, jnp.asarray(mask), bias)
     np.testing.assert_allclose(values, expected, atol=1e-6)
     np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-6)
     assert (np.asarray(weights)[~np.broadcast_to(mask, weights.shape)] == 0).all()
@@ -173,8 +175,8 @@ def test_norms_and_softmax_compute_in_float32_whatever_they_are_given(small_mode
     exact = layer_norm(small_model(), Norm(jnp.ones(16), jnp.zeros(16)), x.astype(jnp.float32))
     assert ours.dtype == jnp.bfloat16
     np.testing.assert_allclose(ours.astype(jnp.float32), exact, atol=0.02)
-    heads = jnp.ones((1, 4, 2, 3), jnp.bfloat16)
-    assert attend(heads, heads, heads, causal_mask(4))[1].dtype == jnp.float32
+    heads = jnp.ones((1, 2, 4, 3), jnp.bfloat16)
+    assert attend(heads, heads.mT, heads, causal_mask(4))[1].dtype == jnp.float32
 
 
 # ---------------------------------------------------------------- dropout
@@ -259,5 +261,24 @@ def test_key_value_is_a_pair_of_projections():
     x = jax.random.normal(jax.random.key(1), (1, 5, 6))
     kv = key_value(params, x)
     assert isinstance(kv, KeyValue)
-    np.testing.assert_allclose(kv.k, jnp.tensordot(x, params.w_k, 1), atol=1e-5)
-    np.testing.assert_allclose(kv.v, jnp.tensordot(x, params.w_v, 1), atol=1e-5)
+    np.testing.assert_allclose(kv.k.mT, jnp.einsum("btd,dhk->bhtk", x, params.w_k), atol=1e-5)
+    np.testing.assert_allclose(kv.v, jnp.einsum("btd,dhk->bhtk", x, params.w_v), atol=1e-5)
+
+
+def test_the_gradients_of_linear_are_those_that_jax_derives():
+    keys = jax.random.split(jax.random.key(0), 3)
+    x, weight, factor = (
+        jax.random.normal(key, shape) for key, shape in zip(keys, [(2, 5, 6), (6, 4), (2, 5, 4)])
+    )
+    ours = jax.grad(lambda x, w: jnp.sum(linear(x, w) * factor), (0, 1))(x, weight)
+    derived = jax.grad(lambda x, w: jnp.sum(x @ w * factor), (0, 1))(x, weight)
+    for a, b in zip(ours, derived):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_linear_sums_in_float32_and_keeps_the_precision_of_its_input():
+    x, weight = jnp.ones((1, 1, 1024), jnp.bfloat16), jnp.ones((1024, 3), jnp.bfloat16)
+    assert linear(x, weight).dtype == jnp.bfloat16
+    assert linear(x, weight)[0, 0, 0] == 1024  # sums in bfloat16 would stop at 256
+    gradients = jax.grad(lambda x, w: linear(x, w).astype(jnp.float32).sum(), (0, 1))(x, weight)
+    assert [gradient.dtype for gradient in gradients] == [jnp.bfloat16, jnp.bfloat16]

@@ -1,8 +1,7 @@
 """Pairs of token rows to batches of few fixed shapes, in an order that seed and epoch decide.
 
 A compiled update has one shape. Padding every pair to the longest would waste most of the work, so
-pairs of like lengths share a bucket: a rectangle of source and target lengths, cut out so that
-little is padded. Each bucket is one batch shape.
+pairs of like lengths share a bucket: one batch shape, chosen so that little is padded.
 """
 
 import hashlib
@@ -16,8 +15,8 @@ from transformer.config import DataConfig, UserError
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import BOS, EOS, PAD, Batch
 
-Numbers = np.ndarray | np.integer | int
-"""A number, or an array of them to be worked on at once."""
+MOST_LENGTHS = 64
+"""Lengths of either side that batch shapes are chosen from."""
 
 
 class Bucket(NamedTuple):
@@ -100,9 +99,9 @@ def plan_buckets(
 ) -> tuple[tuple[Bucket, ...], np.ndarray]:
     """At most `num_buckets` batch shapes with little padding, and the bucket of each pair.
 
-    A greedy k-d tree over the two lengths (EOS included): beginning with one rectangle that holds
-    all pairs, the cut that saves most positions is made until there are enough rectangles. It
-    works on the histogram of lengths, so its cost hardly grows with the corpus.
+    Every pair goes to the smallest shape that it fits into. Beginning with the one that all fit
+    into, the shape that saves most positions is added until there are enough. It works on a table
+    of lengths (EOS included), so its cost hardly grows with the corpus.
 
     Raises UserError when `rows_multiple` of the longest pair exceed `batch_tokens`.
     """
@@ -113,19 +112,20 @@ def plan_buckets(
             f"micro_batches times the number of devices) of {longest} tokens: set it to at least "
             f"{rows_multiple * longest}, or lower data.max_length or train.micro_batches"
         )
-    cells = source_lengths * (longest + 1) + target_lengths
-    histogram = np.bincount(cells, minlength=(longest + 1) ** 2).reshape(longest + 1, longest + 1)
+    table = _LengthTable.of(source_lengths, target_lengths)
     budget = _Budget(batch_tokens, rows_multiple)
-    leaves = [_leaf(histogram, budget)]
-    while len(leaves) < num_buckets:
-        best = max(range(len(leaves)), key=lambda i: leaves[i].saving)
-        if not leaves[best].halves:
-            break
-        leaves += [_leaf(half, budget) for half in leaves.pop(best).halves]
-    bucket_of_cell = np.zeros(histogram.shape, np.int32)
-    for number, leaf in enumerate(leaves):
-        bucket_of_cell[leaf.counts > 0] = number
-    return tuple(leaf.bucket for leaf in leaves), bucket_of_cell[source_lengths, target_lengths]
+    choices = [table.buckets(shapes, budget) for shapes in _growing_sets(table, num_buckets)]
+    # Rows are rounded up to `rows_multiple`: in a small corpus, fewer shapes may pad less.
+    buckets, bucket_of_cell = min(choices, key=lambda choice: choice.positions)[:2]
+    return buckets, bucket_of_cell[table.cells]
+
+
+class _Buckets(NamedTuple):
+    """Batch shapes, the number of the one that each cell belongs to, positions of an epoch."""
+
+    buckets: tuple[Bucket, ...]
+    bucket_of_cell: np.ndarray
+    positions: int
 
 
 class _Budget(NamedTuple):
@@ -134,7 +134,7 @@ class _Budget(NamedTuple):
     batch_tokens: int
     rows_multiple: int
 
-    def rows(self, pairs: Numbers, longest: Numbers) -> Numbers:
+    def rows(self, pairs: int, longest: int) -> int:
         """Rows of each batch, when `pairs` of at most `longest` tokens a side share a bucket.
 
         No more than `batch_tokens` allow, and no more than spread the pairs evenly over the batches
@@ -144,57 +144,70 @@ class _Budget(NamedTuple):
         even = _ceiling(pairs, _ceiling(pairs, most))
         return _ceiling(even, self.rows_multiple) * self.rows_multiple
 
-    def positions(self, pairs: Numbers, length: Numbers, other: Numbers) -> Numbers:
-        """Positions, padding included, that an epoch of a bucket with these lengths takes."""
-        rows = self.rows(pairs, np.maximum(length, other))
-        return _ceiling(pairs, rows) * rows * (length + other)
 
+class _LengthTable(NamedTuple):
+    """How many pairs have which lengths: counts[i, j] at most source[i] and target[j] tokens."""
 
-class _Leaf(NamedTuple):
-    """Pairs that share a bucket so far: counts[s, t] of them have lengths s and t."""
-
+    source: np.ndarray
+    target: np.ndarray
     counts: np.ndarray
-    bucket: Bucket
-    saving: int
-    """Positions that an epoch needs less when the leaf is cut into its halves."""
-    halves: tuple[np.ndarray, ...]
-    """The counts on the two sides of the best cut; none when no cut saves anything."""
+    cells: tuple[np.ndarray, np.ndarray]
+    """i and j of each pair."""
+
+    @classmethod
+    def of(cls, source_lengths: np.ndarray, target_lengths: np.ndarray) -> "_LengthTable":
+        source, target = _steps(source_lengths), _steps(target_lengths)
+        i, j = np.searchsorted(source, source_lengths), np.searchsorted(target, target_lengths)
+        counts = np.bincount(i * len(target) + j, minlength=len(source) * len(target))
+        return cls(source, target, counts.reshape(len(source), len(target)), (i, j))
+
+    def buckets(self, shape_of_cell: np.ndarray, budget: _Budget) -> _Buckets:
+        """Those of the cells that share a shape: as long as their longest pairs, no longer."""
+        filled = self.counts > 0
+        numbers = np.unique(shape_of_cell[filled])
+        bucket_of_cell = np.searchsorted(numbers, shape_of_cell)
+        buckets, positions = [], 0
+        for number in range(len(numbers)):
+            members = (bucket_of_cell == number) & filled
+            pairs = int(self.counts[members].sum())
+            i, j = (int(index.max()) for index in np.nonzero(members))
+            lengths = int(self.source[i]), int(self.target[j])
+            rows = budget.rows(pairs, max(lengths))
+            positions += _ceiling(pairs, rows) * rows * sum(lengths)
+            buckets.append(Bucket(rows, *lengths))
+        return _Buckets(tuple(buckets), bucket_of_cell, positions)
 
 
-def _leaf(counts: np.ndarray, budget: _Budget) -> _Leaf:
-    """The leaf of these pairs, with the best cut across either axis.
-
-    A cut at length i parts the pairs up to i from those above. All cuts of an axis are priced at
-    once: their pairs by sums, their longest lengths by maxima that run in from both ends.
-    """
-    pairs = int(counts.sum())
-    source_length, target_length = (int(lengths.max()) for lengths in np.nonzero(counts))
-    rows = int(budget.rows(pairs, max(source_length, target_length)))
-    uncut = budget.positions(pairs, source_length, target_length)
-    saving, halves = 0, ()
-    for table in (counts, counts.T):
-        lengths = np.flatnonzero(table.any(axis=1))
-        cuts, last = lengths[:-1], lengths[-1]
-        if not len(cuts):
-            continue
-        partner = (np.arange(len(table)) * (table > 0)).max(axis=1)  # the longest of each length
-        below = table.sum(axis=1).cumsum()[cuts]
-        below_partner = np.maximum.accumulate(partner)[cuts]
-        above_partner = np.maximum.accumulate(partner[::-1])[::-1][cuts + 1]
-        savings = (
-            uncut
-            - budget.positions(below, cuts, below_partner)
-            - budget.positions(pairs - below, last, above_partner)
-        )
-        if savings.max() > saving:
-            saving = int(savings.max())
-            low = table.copy()
-            low[cuts[savings.argmax()] + 1 :] = 0
-            halves = (low, table - low) if table is counts else (low.T, (table - low).T)
-    return _Leaf(counts, Bucket(rows, source_length, target_length), saving, halves)
+def _steps(lengths: np.ndarray) -> np.ndarray:
+    """The lengths that a shape may have: all that occur, or where they are many, quantiles."""
+    occurring = np.unique(lengths)
+    if len(occurring) <= MOST_LENGTHS:
+        return occurring
+    shares = np.linspace(0, 1, MOST_LENGTHS)
+    return np.unique(np.quantile(lengths, shares, method="higher"))
 
 
-def _ceiling(a: Numbers, b: Numbers) -> Numbers:
+def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
+    """For one shape, two, and so on: the number of the smallest shape that each cell fits into."""
+    widths = table.source[:, None] + table.target
+    shape_of_cell = np.zeros(widths.shape, int)
+    width_of_cell = np.full(widths.shape, widths[-1, -1])
+    for number in range(most):
+        if number:
+            savings = [
+                (table.counts * np.maximum(width_of_cell - width, 0))[: i + 1, : j + 1].sum()
+                for (i, j), width in np.ndenumerate(widths)
+            ]
+            i, j = np.unravel_index(np.argmax(savings), widths.shape)
+            if max(savings) == 0:
+                break
+            gains = width_of_cell[: i + 1, : j + 1] > widths[i, j]
+            shape_of_cell[: i + 1, : j + 1][gains] = number
+            width_of_cell[: i + 1, : j + 1][gains] = widths[i, j]
+        yield shape_of_cell.copy()
+
+
+def _ceiling(a: int, b: int) -> int:
     """a / b, rounded up."""
     return -(-a // b)
 

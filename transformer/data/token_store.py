@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import json
-import os
 import shutil
 import tempfile
 import zlib
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig, UserError, cache_folder
 from transformer.data.corpus import Split, fingerprint, read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers
 
@@ -60,7 +59,7 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
     """
     identity = [FORMAT, fingerprint(data, split), *(t.digest for t in tokenizers)]
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
-    entry = _cache_folder() / f"tokens-{key}"
+    entry = cache_folder() / f"tokens-{key}"
     if not _is_intact(entry):
         try:
             _store(entry, data, tokenizers, split)
@@ -72,11 +71,6 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
     return TokenPairs(
         *_open(entry, "source", tokenizers.source), *_open(entry, "target", tokenizers.target)
     )
-
-
-def _cache_folder() -> Path:
-    """The folder `transformer` in the user's cache folder (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
 
 
 def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split) -> None:

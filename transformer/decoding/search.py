@@ -4,7 +4,7 @@ A step function reads one token a row and returns the logits for the next one:
 
     step(cache, tokens [R]) -> (logits [R, V], cache)
 
-A search is a value that goes `start -> advance -> ... -> finish`; `search` runs it to its end.
+A search is a value that goes `start -> proceed -> ... -> finish`; `search` does it all.
 `cache` is any tree; `reorder(cache, rows [R])` returns it with its rows taken in that order.
 """
 
@@ -71,13 +71,8 @@ def search(
 
     `cache` has beam_size rows a sentence, together; `limits` [B] are at most `max_length`.
     """
-    choose = advance_greedily if config.beam_size == 1 else partial(advance, reorder=reorder)
-    state = jax.lax.while_loop(
-        lambda state: ~state.done.all(),
-        lambda state: choose(config, step, state),
-        start(config, cache, limits, max_length),
-    )
-    return finish(config, state)
+    state = start(config, cache, limits, max_length)
+    return finish(config, proceed(config, step, reorder, state, max_length))
 
 
 def start(
@@ -98,12 +93,29 @@ def start(
     )
 
 
+def proceed(
+    config: DecodeConfig,
+    step: Step,
+    reorder: Reorder,
+    state: SearchState,
+    position: int,
+    remaining: int = 0,
+) -> SearchState:
+    """The search `position` tokens from its start, or with `remaining` sentences not yet done."""
+    choose = advance_greedily if config.beam_size == 1 else partial(advance, reorder=reorder)
+    return jax.lax.while_loop(
+        lambda state: (state.position < position) & (jnp.sum(~state.done) > remaining),
+        lambda state: choose(config, step, state),
+        state,
+    )
+
+
 def advance(config: DecodeConfig, step: Step, state: SearchState, reorder: Reorder) -> SearchState:
     """Beam search by one token: the best hypotheses go on, and those among them with EOS end."""
     batch, beam = state.last.shape
-    log_probs, cache = _next_log_probs(step, state)
+    logits, cache = _next_logits(step, state)
     # Twice the beam: even if half of them end here, enough are left to go on.
-    totals, origins, tokens = best_continuations(state.log_probs, log_probs, 2 * beam)
+    totals, origins, tokens = best_continuations(state.log_probs, logits, 2 * beam)
     sequences = _append(state, jnp.take_along_axis(state.open, origins[..., None], 1), tokens)
     ends = tokens == EOS
     # An end outside the beam does not count, so that a beam of 1 is greedy.
@@ -125,9 +137,9 @@ def advance(config: DecodeConfig, step: Step, state: SearchState, reorder: Reord
 
 def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> SearchState:
     """Greedy search by one token: the likeliest, and the sentence is done when that is EOS."""
-    log_probs, cache = _next_log_probs(step, state)
-    token = log_probs.argmax(-1).astype(jnp.int32)
-    total = state.log_probs + log_probs.max(-1)
+    logits, cache = _next_logits(step, state)
+    log_prob, token = (best[..., 0] for best in likeliest(logits, 1))
+    total = state.log_probs + log_prob
     sequence = _append(state, state.open, token)
     ends = token == EOS
     score = normalise(config, total, state.position + 1)
@@ -143,39 +155,44 @@ def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> Se
     )
 
 
-def _next_log_probs(step: Step, state: SearchState) -> tuple[Float[Array, "B W V"], Cache]:
+def _next_logits(step: Step, state: SearchState) -> tuple[Float[Array, "B W V"], Cache]:
     logits, cache = step(state.cache, state.last.reshape(-1))
-    return jax.nn.log_softmax(logits.astype(jnp.float32)).reshape(*state.last.shape, -1), cache
+    return logits.astype(jnp.float32).reshape(*state.last.shape, -1), cache
 
 
 def best_continuations(
-    totals: Float[Array, "B W"], log_probs: Float[Array, "B W V"], count: int
+    totals: Float[Array, "B W"], logits: Float[Array, "B W V"], count: int
 ) -> tuple[Float[Array, "B C"], Int[Array, "B C"], Int[Array, "B C"]]:
     """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
-    batch, _, vocab = log_probs.shape
+    batch, _, vocab = logits.shape
     # The best of all are among the best of each hypothesis, which are quicker to find.
-    each, tokens = top_k_in_chunks(log_probs, min(count, vocab))
+    each, tokens = likeliest(logits, min(count, vocab))
     candidates = (totals[..., None] + each).reshape(batch, -1)
     best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
     origins = index // each.shape[-1]
     return best, origins, jnp.take_along_axis(tokens.reshape(batch, -1), index, 1)
 
 
-def top_k_in_chunks(
-    values: Float[Array, "B W V"], count: int, width: int = 64
+def likeliest(
+    logits: Float[Array, "B W V"], count: int, width: int = 64
 ) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """`jax.lax.top_k`, by way of the chunks with the `count` largest maxima: those hold it."""
-    length = values.shape[-1]
-    if length <= count * width:
-        return tuple(jax.lax.top_k(values, count))
-    filling = ((0, 0), (0, 0), (0, -length % width))
-    chunks = jnp.pad(values, filling, constant_values=-jnp.inf)
-    chunks = chunks.reshape(*values.shape[:2], -1, width)
-    _, chosen = jax.lax.top_k(chunks.max(-1), count)
-    chosen = chosen.sort(-1)  # so that of equal values the first wins, as in lax.top_k
+    """The `count` largest log-probabilities, largest first, and their tokens.
+
+    They are in the chunks of `width` tokens with the `count` largest maxima, which are soon found.
+    """
+    vocab = logits.shape[-1]
+    filling = ((0, 0), (0, 0), (0, -vocab % width))
+    chunks = jnp.pad(logits, filling, constant_values=-jnp.inf)
+    chunks = chunks.reshape(*logits.shape[:2], -1, width)
+    maxima = chunks.max(-1)
+    _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
+    chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
     candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
-    best, place = jax.lax.top_k(candidates.reshape(*values.shape[:2], -1), count)
-    return best, jnp.take_along_axis(chosen, place // width, 2) * width + place % width
+    best, place = jax.lax.top_k(candidates.reshape(*logits.shape[:2], -1), count)
+    tokens = jnp.take_along_axis(chosen, place // width, 2) * width + place % width
+    largest = maxima.max(-1, keepdims=True)
+    log_z = jnp.log(jnp.exp(logits - largest).sum(-1, keepdims=True))
+    return (best - largest) - log_z, tokens
 
 
 def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:

@@ -29,8 +29,8 @@ class DecodeCache:
     Keys and values never move. When a beam search reorders its hypotheses, only `ancestry` does:
     it says in which of the W places the token of each earlier position was written.
 
-    self_kv      a KeyValue [B, L * W, H, K] for each layer; position t of place w is row t * W + w
-    cross_kv     a KeyValue [B, S, H, K] for each layer, computed once a sentence
+    self_kv      a KeyValue of L * W tokens for each layer; token t of place w is t * W + w
+    cross_kv     a KeyValue of S tokens for each layer, computed once a sentence
     memory_mask  [B, 1, 1, S]
     ancestry     [B, W, L] int32
     position     how many target tokens have been read
@@ -49,17 +49,25 @@ def init_cache(
     """An empty cache for `max_length` target tokens, with the cross-attention keys and values."""
     params = cast(config, params)
     cross_kv = tuple(
-        key_value(layer.cross_attention, memory.states) for layer in unstack(params.decoder)
+        as_cached(key_value(layer.cross_attention, memory.states))
+        for layer in unstack(params.decoder)
     )
-    batch, _, heads, width = cross_kv[0].k.shape
-    empty = jnp.zeros((batch, max_length * beam_size, heads, width), cross_kv[0].k.dtype)
+    batch, heads, width, _ = cross_kv[0].k.shape
+    shape = (batch, heads, max_length * beam_size, width)
+    empty = as_cached(KeyValue(jnp.zeros(shape).swapaxes(2, 3), jnp.zeros(shape)))
     return DecodeCache(
-        self_kv=tuple(KeyValue(empty, empty) for _ in cross_kv),
+        self_kv=tuple(empty for _ in cross_kv),
         cross_kv=cross_kv,
         memory_mask=memory.mask,
         ancestry=jnp.zeros((batch, beam_size, max_length), jnp.int32),
         position=jnp.int32(0),
     )
+
+
+def as_cached(kv: KeyValue) -> KeyValue:
+    """In float32 whatever the precision of the model: on a CPU, 16-bit caches would be converted
+    to 32 bits and back at every token, which takes longer than all that they save."""
+    return jax.tree.map(lambda array: array.astype(jnp.float32), kv)
 
 
 def decode_step(
@@ -105,11 +113,28 @@ def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
     return cache.replace(ancestry=cache.ancestry.reshape(-1, shape[-1])[rows].reshape(shape))
 
 
+def lengthened(cache: DecodeCache, max_length: int) -> DecodeCache:
+    """The same cache with room for `max_length` tokens in all."""
+    _, beam, length = cache.ancestry.shape
+    more = max_length - length
+
+    def longer(array, axis, rows):
+        return jnp.pad(array, [(0, rows if a == axis else 0) for a in range(array.ndim)])
+
+    return cache.replace(
+        self_kv=tuple(
+            KeyValue(longer(kv.k, 3, more * beam), longer(kv.v, 2, more * beam))
+            for kv in cache.self_kv
+        ),
+        ancestry=longer(cache.ancestry, 2, more),
+    )
+
+
 def unrolled(params: Params) -> Params:
     """The same parameters with the decoder's layers one by one.
 
-    For a loop around `decode_step`, which would else copy each layer out of its stack at every
-    token: half of the time of a single sentence.
+    For a loop around `decode_step`, which would else copy each layer out of its stack: at every
+    token if the stack goes into the loop, at every sentence if it is unrolled before.
     """
     return params.replace(decoder=params.decoder.replace(layers=unstack(params.decoder)))
 

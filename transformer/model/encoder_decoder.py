@@ -72,6 +72,15 @@ def encode(
     return Memory(final_norm(config, params.encoder, x), mask, (source != PAD).sum(-1))
 
 
+def widened(memory: Memory, length: int) -> Memory:
+    """The same memory with padding up to `length` source positions."""
+    more = length - memory.states.shape[1]
+    return memory.replace(
+        states=jnp.pad(memory.states, ((0, 0), (0, more), (0, 0))),
+        mask=jnp.pad(memory.mask, ((0, 0), (0, 0), (0, 0), (0, more))),
+    )
+
+
 def encoder_layer(
     config: ModelConfig, params: EncoderLayer, x: Float[Array, "B S D"], mask, key=None
 ) -> Float[Array, "B S D"]:
@@ -178,11 +187,11 @@ def feed_forward_sublayer(
 
 
 def extend(past: Past, kv: KeyValue) -> KeyValue:
-    """The past with `kv` written at its position."""
-    start = (0, past.position, 0, 0)
+    """The past with `kv` written at its position, in the precision of the past."""
+    k, v = kv.k.astype(past.kv.k.dtype), kv.v.astype(past.kv.v.dtype)
     return KeyValue(
-        jax.lax.dynamic_update_slice(past.kv.k, kv.k, start),
-        jax.lax.dynamic_update_slice(past.kv.v, kv.v, start),
+        jax.lax.dynamic_update_slice_in_dim(past.kv.k, k, past.position, axis=3),
+        jax.lax.dynamic_update_slice_in_dim(past.kv.v, v, past.position, axis=2),
     )
 
 

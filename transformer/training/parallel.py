@@ -6,11 +6,15 @@ device, on eight, and on those of several machines, each with a process of its o
 today a wrapper of the same machinery.
 """
 
+import hashlib
 import itertools
 import os
+import platform
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -19,7 +23,7 @@ from jax._src import distributed  # the service of jax.distributed has no public
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.config import Config, UserError, one_line
+from transformer.config import Config, UserError, cache_folder, one_line
 from transformer.model.batch import Batch
 from transformer.model.params import Params
 from transformer.training.step import TrainState, init_state, update
@@ -47,7 +51,13 @@ def join_processes() -> None:
 
 
 def demand(device: str) -> None:
-    """Raises UserError when JAX does not compute on that kind of device (any, cpu, gpu, tpu)."""
+    """Raises UserError when JAX does not compute on that kind of device (any, cpu, gpu, tpu).
+
+    From here on, what is compiled is kept for later runs.
+    """
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:
@@ -63,6 +73,14 @@ def demand(device: str) -> None:
             f"pip install -e '.[{extra}]' (on Colab, first choose the accelerator under "
             "Runtime > Change runtime type)"
         )
+
+
+def _processor() -> str:
+    """Differs between processors that cannot run the same code and share a home folder."""
+    description = Path("/proc/cpuinfo")
+    text = description.read_text() if description.exists() else ""
+    abilities = re.findall(r"^(?:flags|Features)\s*:.*", text, re.MULTILINE)
+    return hashlib.sha256((abilities or [platform.processor()])[0].encode()).hexdigest()[:8]
 
 
 def describe_devices() -> str:

@@ -1,0 +1,261 @@
+"""How cost grows: of a training step, of decoding, and of preparing a corpus.
+
+    python -m benchmarks.scaling
+    python -m benchmarks.scaling --axes sentences corpus
+    python -m benchmarks.scaling --rounds 1       tries the script
+
+Needs nothing besides the project; the axis `corpus` needs Linux, which tells a process its memory,
+and generates the built-in phrasebook when it is used for the first time. Takes a few minutes.
+
+A table an axis, along which one size grows and the others stay. `ms a unit` is the cost divided by
+the size, and `a unit / first` how that changes: it falls while costs that do not grow with this
+size still weigh, stays where cost is linear, and would rise if it grew faster. `ms each further
+unit` is the slope from the row before: constant where the cost is linear with a fixed part.
+Length alone has a reason to: attention looks from every position at all others, and a step of
+decoding at the whole cache, so that part grows with the square of the length.
+
+Training is a whole update on full batches, as in train.py; decoding is beam search over random
+weights that never end a sentence, so that every output has as many tokens as its source.
+Preparing is what train.py does once its vocabulary is there: sentences become tokens on disk,
+tokens a plan, and the plan an epoch of batches, in a process of its own for each size.
+"""
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import jax
+import tyro
+
+from benchmarks.input_pipeline import take_epoch
+from benchmarks.measure import (
+    Memory,
+    full_batch,
+    in_own_process,
+    machine,
+    memory_status,
+    summary,
+    table,
+    timed,
+    versions,
+)
+from transformer.command_line import run_command
+from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig
+from transformer.data.batching import make_plan
+from transformer.data.corpus import read_pairs
+from transformer.data.token_store import encode_pairs
+from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
+from transformer.decoding.search import IMPOSSIBLE
+from transformer.decoding.translator import search_batch
+from transformer.model.batch import EOS
+from transformer.model.params import Params, init_params
+from transformer.training import parallel
+from transformer.training.optimizer import make_optimizer
+
+Axis = Literal[
+    "sentences", "length", "vocabulary", "layers", "decode-sentences", "decode-length", "corpus"
+]
+CORPUS = (20_000, 60_000, 200_000)
+"""Sentence pairs; the phrasebook has 100,000, which are repeated when they do not suffice."""
+
+
+class Work(NamedTuple):
+    """The sizes of a training step or a search; one of them grows along an axis."""
+
+    sentences: int = 16
+    length: int = 32
+    """Tokens of each source and each target sentence."""
+    vocabulary: int = 4000
+    layers: int = 2
+    """In the encoder, and as many in the decoder."""
+
+
+TRAINING: dict[Axis, tuple[int, ...]] = {
+    "sentences": (8, 16, 32, 64),
+    "length": (16, 32, 64, 128),
+    "vocabulary": (2000, 4000, 8000, 16_000),
+    "layers": (1, 2, 4, 8),
+}
+DECODING: dict[Axis, tuple[int, ...]] = {
+    "decode-sentences": (8, 16, 32, 64),
+    "decode-length": (16, 32, 64, 128),
+}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Measure cost against size, one table an axis."""
+
+    axes: tuple[Axis, ...] = (*TRAINING, *DECODING, "corpus")
+    """What grows."""
+    rounds: int = 7
+    """Repetitions of each training step and search that are timed."""
+
+
+def main(words: list[str]) -> None:
+    command = tyro.cli(Scaling, args=words, prog="python -m benchmarks.scaling")
+    print(f"{machine()}\n{versions('jax')}, {parallel.describe_devices()}")
+    print(f"training and decoding: d_model 256, d_ff 1024, 4 heads, beam 4, {Work()}")
+    for axis in command.axes:
+        if axis == "corpus":
+            heading, rows = "preparing a corpus, sentence pairs", corpus_rows(CORPUS)
+        elif axis in TRAINING:
+            heading = f"training step, {axis}"
+            rows = step_rows(training, axis, TRAINING[axis], command.rounds)
+        else:
+            size = axis.removeprefix("decode-")
+            heading = f"decoding, {size}"
+            rows = step_rows(decoding, size, DECODING[axis], command.rounds)
+        print(f"\n{heading}\n\n{table(rows)}")
+
+
+def step_rows(
+    build: Callable[[Work], Callable[[], object]], size: str, values: Sequence[int], rounds: int
+) -> list[dict[str, str]]:
+    """A row for each value of one size of the work."""
+    medians = [median_seconds(build(Work()._replace(**{size: value})), rounds) for value in values]
+    return growth_rows(size, values, medians)
+
+
+def median_seconds(run: Callable[[], object], rounds: int) -> float:
+    """Of `rounds` calls, after two that compile and warm up."""
+    return summary([timed(run)[1] for _ in range(2 + rounds)][2:]).median
+
+
+def growth_rows(size: str, values: Sequence[int], seconds: Sequence[float]) -> list[dict[str, str]]:
+    """How seconds grow with a size."""
+    units = [1000 * cost / value for cost, value in zip(seconds, values)]
+    slopes = [
+        f"{1000 * (b - a) / (n - m):.4g}"
+        for (a, m), (b, n) in itertools.pairwise(zip(seconds, values))
+    ]
+    return [
+        {
+            size: f"{value:,}",
+            "ms": f"{1000 * cost:,.1f}",
+            "ms a unit": f"{unit:.4g}",
+            "a unit / first": f"{unit / units[0]:.2f}",
+            "ms each further unit": slope,
+        }
+        for value, cost, unit, slope in zip(values, seconds, units, ["-", *slopes])
+    ]
+
+
+def model_of(work: Work) -> ModelConfig:
+    """A small model of that many layers and tokens."""
+    return ModelConfig(
+        source_vocab_size=work.vocabulary,
+        target_vocab_size=work.vocabulary,
+        encoder_layers=work.layers,
+        decoder_layers=work.layers,
+        d_model=256,
+        d_ff=1024,
+        num_heads=4,
+    )
+
+
+def training(work: Work) -> Callable[[], object]:
+    """An update on a full batch, waited for."""
+    config = Config(model=model_of(work))
+    mesh = parallel.make_mesh()
+    update = parallel.jit_update(mesh, config, make_optimizer(config))
+    state = parallel.new_state(mesh, config)
+    batch = full_batch(work.sentences, work.length, work.length, work.vocabulary)
+    batch = parallel.shard_batch(mesh, batch)
+
+    def run() -> None:
+        nonlocal state
+        state, _ = jax.block_until_ready(update(state, batch))
+
+    return run
+
+
+def decoding(work: Work) -> Callable[[], object]:
+    """Beam search for outputs as long as the sources, waited for."""
+    return endless_search(model_of(work), work.sentences, work.length)
+
+
+def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[[], object]:
+    """Beam search (beam 4, no length penalty) for exactly `length` tokens; returns the result.
+
+    Random weights, with a bias on the output that makes the end of a sentence impossible.
+    """
+    config = Config(
+        model=replace(model, output_bias=True),
+        decode=DecodeConfig(beam_size=4, alpha=0.0, max_extra_length=1),  # the source's EOS
+    )
+    params = never_ending(init_params(config.model, jax.random.key(0)))
+    source = full_batch(sentences, length, length, model.source_vocab_size).source
+    return lambda: jax.block_until_ready(search_batch(config, params, source))
+
+
+def never_ending(params: Params) -> Params:
+    bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
+    return params.replace(embedding=params.embedding.replace(output_bias=bias))
+
+
+class Preparation(NamedTuple):
+    """Seconds of the stages, and the memory of the process that did them."""
+
+    tokens: float
+    plan: float
+    epoch: float
+    memory: Memory
+
+
+def corpus_rows(sizes: Sequence[int]) -> list[dict[str, str]]:
+    """A row for each number of sentence pairs."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text = list(read_pairs(DataConfig(), "train"))
+        tokenizers = make_tokenizers(DataConfig(vocab_size=1500))
+        save_tokenizers(tokenizers, folder)
+        found = []
+        for size in sizes:
+            data = write_corpus(folder, itertools.islice(itertools.cycle(text), size))
+            found.append(in_own_process(prepare, folder, data))
+    totals = [one.tokens + one.plan + one.epoch for one in found]
+    return [
+        row
+        | {
+            "tokens s": f"{one.tokens:.2f}",
+            "plan s": f"{one.plan:.2f}",
+            "epoch s": f"{one.epoch:.2f}",
+            "peak MB": f"{one.memory.peak / 1e6:,.0f}",
+            "MB above the imports": f"{(one.memory.peak - one.memory.imported) / 1e6:,.0f}",
+        }
+        for row, one in zip(growth_rows("pairs", sizes, totals), found)
+    ]
+
+
+def write_corpus(folder: Path, pairs: Iterable[tuple[str, str]]) -> DataConfig:
+    """The pairs as plain files, and the settings that read them."""
+    names = [folder / "source.txt", folder / "target.txt"]
+    with ExitStack() as stack:
+        files = [stack.enter_context(name.open("w", encoding="utf-8")) for name in names]
+        for pair in pairs:
+            for file, sentence in zip(files, pair):
+                file.write(f"{sentence}\n")
+    return DataConfig(dataset="", train_files=tuple(map(str, names)))
+
+
+def prepare(folder: Path, data: DataConfig) -> Preparation:
+    """What train.py does with a corpus before the first update, and an epoch of batches."""
+    os.environ["XDG_CACHE_HOME"] = str(folder)  # the tokens are encoded and stored anew
+    tokenizers = load_tokenizers(folder, data)
+    imported = memory_status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
+    pairs, token_seconds = timed(encode_pairs, data, tokenizers, "train")
+    plan, plan_seconds = timed(make_plan, pairs, data, 1)
+    _, epoch_seconds = timed(take_epoch, pairs, plan, 0)
+    memory = Memory(imported, memory_status("VmHWM"))
+    return Preparation(token_seconds, plan_seconds, epoch_seconds, memory)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,271 @@
+"""A test set translated by ours and by CTranslate2, the same weights on both sides, on the CPU.
+
+    python -m benchmarks.test_set runs/multi30k
+    python -m benchmarks.test_set runs/multi30k --sentences 50 --rounds 1      tries the script
+
+Needs pip install -e '.[bench]', and the run's test set.
+
+Text goes in and text comes out on both sides, by the same SentencePiece models. Both search with
+the same beam and no length penalty, every sentence to its end. The longest output is ours' rule:
+a sentence's tokens and `decode.max_extra_length`. CTranslate2 knows only one limit a call, and gets
+that of the longest sentence; how many outputs met their limit stands in the table.
+
+The stop rule is the same too. Without a length penalty CTranslate2 is done with a sentence when the
+best candidate of a step ends, and returns the best that ended until then. No open hypothesis can
+win any more, as in ours with `decode.stop` "bound", which may notice some steps earlier; the result
+is one. ("full" is CTranslate2's rule with a length penalty.)
+
+Ours runs with the run's `decode.batch_sentences`. CTranslate2 sorts by length itself, and gets the
+best of several settings: batches of 16 to 128 sentences or of 1,024 tokens, one worker on all cores
+or a worker on each. They are tried on the whole test set before the rounds.
+
+Every sentence that ours and CTranslate2 in float32 translate differently is printed, with the
+log-probability that our model gives to both translations, read in one go (teacher forcing).
+"""
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import ctranslate2
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+from benchmarks.ctranslate2_model import open_translator, save_model, vocabulary
+from benchmarks.measure import Timing, alternate, cores, machine, table, timed, versions
+from transformer.checkpoints import load_params
+from transformer.command_line import load_run_config, run_command
+from transformer.config import Config, ModelConfig, UserError
+from transformer.data.batching import pad_sources
+from transformer.data.corpus import read_pairs
+from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
+from transformer.decoding.translator import decoding_params, translate
+from transformer.evaluation.scores import bleu
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.encoder_decoder import decode, encode
+from transformer.model.params import Params
+
+BATCHES = (
+    ("examples", 16),
+    ("examples", 32),
+    ("examples", 64),
+    ("examples", 128),
+    ("tokens", 1024),
+)
+"""What CTranslate2 may count in a batch, and how many of them at most."""
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Translate the test set of a run with ours and with CTranslate2 in turn."""
+
+    run: tyro.conf.Positional[Path]
+    """The run folder that train.py made."""
+    checkpoint: str = "best"
+    """best (by validation BLEU), last, average (of the last few) or a step."""
+    sentences: int = 1000
+    """Sentences of the test set to translate: the first so many."""
+    rounds: int = 5
+    """Times that each contestant translates them, timed."""
+    beam_size: int = 4
+    """Hypotheses kept; 1: greedy."""
+
+
+class Translations(NamedTuple):
+    """The translation of each sentence: its text, and its token ids without EOS."""
+
+    texts: list[str]
+    ids: list[list[int]]
+    cut: int
+    """How many reached the longest output without an end."""
+
+
+Contestant = Callable[[], Translations]
+
+
+def main(words: list[str]) -> None:
+    command = tyro.cli(TestSet, args=words, prog="python -m benchmarks.test_set")
+    config = same_search(load_run_config(command.run), command.beam_size)
+    sources, references = read_test_set(config, command.sentences)
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
+    params, label = load_params(command.run, config, command.checkpoint)
+    print(f"{machine()}\n{versions('jax', 'ctranslate2')}")
+    print(f"{command.run}, {label}; {len(sources):,} sentences, beam {command.beam_size}\n")
+
+    ready = decoding_params(config, params)
+    ours = partial(our_translations, config, ready, tokenizers, sources)
+    compile_seconds = timed(ours)[1] - timed(ours)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        theirs = their_contestants(config, params, tokenizers, sources, Path(folder) / "model")
+        contestants = {"ours float32": ours, **theirs}
+        outputs = {name: contestant() for name, contestant in contestants.items()}
+        timings = alternate(contestants, command.rounds, warmup=0)
+    print(f"\n{table(result_rows(timings, outputs, references))}")
+    print(
+        f"\n{command.rounds} rounds, contestants in turn; compiling ours took {compile_seconds:.1f}"
+        " s more (the first call less the second)\n"
+    )
+    print_differences(config.model, params, tokenizers.source.encode(sources), outputs)
+
+
+def same_search(config: Config, beam_size: int) -> Config:
+    """The run's config with the search that CTranslate2 has too, and in float32."""
+    return replace(
+        config,
+        model=replace(config.model, dtype="float32"),
+        decode=replace(
+            config.decode, beam_size=beam_size, alpha=0.0, stop="bound", dtype="float32"
+        ),
+    )
+
+
+def read_test_set(config: Config, count: int) -> tuple[list[str], list[str]]:
+    """The first `count` sources that are not blank, and their references."""
+    pairs = (pair for pair in read_pairs(config.data, "test") if pair[0].strip())
+    chosen = list(itertools.islice(pairs, max(count, 0)))
+    if not chosen:
+        raise UserError("there is nothing to translate: the test set or --sentences is empty")
+    sources, references = zip(*chosen)
+    return list(sources), list(references)
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A target tokenizer that keeps the rows of ids that it decodes."""
+
+    tokenizer: Tokenizer
+    rows: list[list[int]] = field(default_factory=list)
+
+    def decode(self, rows: list[list[int]]) -> list[str]:
+        self.rows.extend(rows)
+        return self.tokenizer.decode(rows)
+
+
+def our_translations(
+    config: Config, params: Params, tokenizers: Tokenizers, sources: list[str]
+) -> Translations:
+    recorder = Recorder(tokenizers.target)
+    texts = translate(config, params, tokenizers._replace(target=recorder), sources)
+    ids = [row[: row.index(EOS)] if EOS in row else row for row in recorder.rows]
+    return Translations(texts, ids, sum(EOS not in row for row in recorder.rows))
+
+
+def their_contestants(
+    config: Config, params: Params, tokenizers: Tokenizers, sources: list[str], folder: Path
+) -> dict[str, Contestant]:
+    """CTranslate2 in float32 and in int8, each at its best setting, which is printed."""
+    limit = max(map(len, tokenizers.source.encode(sources))) + config.decode.max_extra_length
+    if config.model.positions == "learned":
+        limit = min(limit, config.model.max_positions)
+    save_model(config.model, params, folder, max_length=limit + 1)
+    best = {}
+    for compute_type in ("float32", "int8"):
+        seconds = {}
+        for workers, threads in {(1, cores()), (cores(), 1)}:
+            translator = open_translator(folder, compute_type, threads, workers)
+            decoder = their_decoder(translator, tokenizers, config.decode.beam_size, limit)
+            decoder(sources[: 4 * workers], "examples", 4)  # the first call is slower
+            for batch_type, size in BATCHES:
+                setting = f"{workers} x {threads} threads, batches of {size} {batch_type}"
+                contestant = partial(decoder, sources, batch_type, size)
+                seconds[setting] = timed(contestant)[1], contestant
+        setting = min(seconds, key=lambda setting: seconds[setting][0])
+        best[f"CTranslate2 {compute_type}"] = seconds[setting][1]
+        print(f"CTranslate2 {compute_type}, best of {len(seconds)} settings: {setting}")
+    return best
+
+
+def their_decoder(
+    translator: ctranslate2.Translator, tokenizers: Tokenizers, beam_size: int, limit: int
+) -> Callable[[list[str], str, int], Translations]:
+    """A translator of sentences, given batch_type and size; `limit`: tokens, EOS included."""
+    source_names = vocabulary(tokenizers.source.vocab_size)
+    target_ids = {name: i for i, name in enumerate(vocabulary(tokenizers.target.vocab_size))}
+
+    def translate_texts(sources: list[str], batch_type: str, size: int) -> Translations:
+        results = translator.translate_batch(
+            [[source_names[i] for i in row] for row in tokenizers.source.encode(sources)],
+            batch_type=batch_type,
+            max_batch_size=size,
+            beam_size=beam_size,
+            length_penalty=0,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=limit,
+        )
+        ids = [[target_ids[name] for name in result.hypotheses[0]] for result in results]
+        cut = sum(len(row) >= limit for row in ids)
+        return Translations(tokenizers.target.decode(ids), ids, cut)
+
+    return translate_texts
+
+
+def result_rows(
+    timings: dict[str, Timing], outputs: dict[str, Translations], references: list[str]
+) -> list[dict[str, str]]:
+    """A row for each contestant; ours is the first."""
+    ours = next(iter(outputs))
+    rows = []
+    for name, timing in timings.items():
+        texts, ids, cut = outputs[name]
+        same = np.mean([a == b for a, b in zip(ids, outputs[ours].ids)])
+        rows.append(
+            {
+                "contestant": name,
+                "median s": f"{timing.median:.2f}",
+                "quartiles": f"{timing.lower_quartile:.2f} - {timing.upper_quartile:.2f}",
+                "sentences/s": f"{len(ids) / timing.median:.1f}",
+                "target tokens/s": f"{sum(len(row) + 1 for row in ids) / timing.median:,.0f}",
+                "time / ours": f"{timing.median / timings[ours].median:.2f}",
+                "same tokens": "-" if name == ours else f"{same:.1%}",
+                "cut": str(cut),
+                "BLEU": f"{bleu(texts, references):.2f}",
+            }
+        )
+    return rows
+
+
+def print_differences(
+    model: ModelConfig,
+    params: Params,
+    sources: list[list[int]],
+    outputs: dict[str, Translations],
+) -> None:
+    """Each sentence that the first two contestants translate differently, and which is better."""
+    (our_name, ours), (their_name, theirs), *_ = outputs.items()
+    different = [i for i, (a, b) in enumerate(zip(ours.ids, theirs.ids)) if a != b]
+    print(f"{len(different)} sentences of {our_name} and {their_name} differ")
+    for i in different:
+        scores = [
+            log_probabilities(model, params, padded([sources[i]]), padded([output.ids[i]]))[0]
+            for output in (ours, theirs)
+        ]
+        better = our_name if scores[0] > scores[1] else their_name
+        print(f"\n{i + 1}: better by {abs(scores[0] - scores[1]):.1e} nats: {better}")
+        for score, output in zip(scores, (ours, theirs)):
+            print(f"  {score:.6f}  {output.texts[i]}")
+
+
+def padded(rows: list[list[int]]) -> np.ndarray:
+    """Rows of ids with EOS as a table."""
+    return pad_sources(rows, len(rows), max(map(len, rows)) + 1)
+
+
+def log_probabilities(
+    model: ModelConfig, params: Params, source: np.ndarray, target: np.ndarray
+) -> np.ndarray:
+    """Natural log-probability [B] of each target [B, T] given its source [B, S], PAD apart."""
+    target_in = np.insert(target[:, :-1], 0, BOS, axis=1)
+    logits = decode(model, params, encode(model, params, source), target_in)
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), target[..., None], 2)[..., 0]
+    return np.asarray(jnp.where(target == PAD, 0, chosen).sum(1))
+
+
+if __name__ == "__main__":
+    run_command(main)
