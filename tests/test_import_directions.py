@@ -50,7 +50,12 @@ MODEL_ORDER = ["batch", "params", "layers", "encoder_decoder", "cached_decoder"]
 ALLOWED = {
     "transformer.config": set(),
     "transformer.validation": {"transformer.config"},
-    "transformer.command_line": {"transformer.config", "transformer.validation"},
+    "transformer.memory": set(),
+    "transformer.command_line": {
+        "transformer.config",
+        "transformer.memory",
+        "transformer.validation",
+    },
     "transformer.training": {"transformer.config", "transformer.model", "transformer.training"},
     "transformer.data": {"transformer.config", "transformer.model.batch", "transformer.data"},
     "transformer.decoding.search": {"transformer.config", "transformer.model.batch"},

@@ -26,6 +26,7 @@ from transformer.config import (
     differing_fields,
     from_json,
 )
+from transformer.memory import keep_memory
 from transformer.validation import validate
 
 Command = TypeVar("Command")
@@ -41,6 +42,7 @@ def run_command(main: Callable[[list[str]], None]) -> None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    keep_memory()
     try:
         main(sys.argv[1:])
     except UserError as error:

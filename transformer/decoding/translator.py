@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +35,9 @@ SEARCH_LENGTHS = (32, 64, 128, 256)
 
 CACHE_LENGTH = 16
 """Tokens that the cache has room for at first."""
+
+BATCHES_AT_ONCE = 2
+"""While one batch is in an operation that uses a single core, the other has the rest."""
 
 SHRINK, SMALLEST = 4, 8
 """A batch shrinks to one part in so many once no more of its sentences are left, but not below so
@@ -69,10 +73,15 @@ def translate(
     sources = [_cut(config, text, ids) for text, ids in zip(sentences, encoded)]
     outputs: list[list[int]] = [[] for _ in sources]
     by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
-    for indices in _batches(config, sources, by_length):
-        result = search_batch(config, params, _pad_batch(config, [sources[i] for i in indices]))
-        for index, tokens in zip(indices, np.asarray(result.tokens[:, 0])):
-            outputs[index] = tokens.tolist()
+    batches = _batches(config, sources, by_length)
+
+    def search_for(indices: list[int]) -> SearchResult:
+        return search_batch(config, params, _pad_batch(config, [sources[i] for i in indices]))
+
+    with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+        for indices, result in zip(batches, pool.map(search_for, batches)):
+            for index, tokens in zip(indices, result.tokens[:, 0]):
+                outputs[index] = tokens.tolist()
     return [" ".join(text.splitlines()) for text in tokenizers.target.decode(outputs)]
 
 
