@@ -23,12 +23,13 @@ and the mean of what their outputs lose in log-probability, as our model in floa
 are random, but such that outputs do not repeat one token, which would make equal tokens mean
 little (see `varied_params`); how many of 32 tokens differ from each other is printed.
 
-Time: in one process, a repetition each in turn. "compile s" is what the first took longer than
-the median: compiling, and with the others what else happens once. The floor: see `floor_seconds`.
+Time: each in a process of its own, a repetition each in turn. "compile s" is what the first took
+longer than the median: compiling, and with the others what else happens once. The floor: see
+`floor_seconds`.
 
-Memory: resident memory of a process that does nothing but this (Linux), in MB of 10^6 bytes: at
-most, and of it what came after importing jax and CTranslate2, which all processes do (for marian
-that is torch too). Compiling is over when it is measured.
+Memory: resident memory of those processes (Linux), in MB of 10^6 bytes: at most, and of it what
+came after importing jax and CTranslate2, which all do (for marian that is torch too). Compiling is
+over when it is measured.
 """
 
 import tempfile
@@ -46,14 +47,13 @@ from jax import Array
 from benchmarks.ctranslate2_model import open_translator, save_model, tables, vocabulary
 from benchmarks.measure import (
     Ceilings,
-    alternate,
+    Memory,
     ceilings,
+    contest,
     cores,
     machine,
     milliseconds,
-    peak_memory,
     table,
-    timed,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
@@ -87,8 +87,6 @@ class Decoding:
     """Repetitions of each contestant that are timed."""
     contestants: tuple[Other, ...] = get_args(Other)
     """With whom ours is compared."""
-    memory: bool = True
-    """Measure memory too, which needs Linux."""
 
 
 class Task(NamedTuple):
@@ -152,10 +150,9 @@ def varied_params(model: ModelConfig) -> Params:
 def compare(command: Decoding, task: Task, params: Params, most: Ceilings) -> list[dict[str, str]]:
     """A row for each contestant, for one number of sentences and one beam."""
     names = [BASELINE, *command.contestants]
-    decoders = {name: decoder(name, task) for name in names}
-    first = {name: timed(decode) for name, decode in decoders.items()}
-    outputs = {name: tokens for name, (tokens, _) in first.items()}
-    timings = alternate(decoders, command.rounds)
+    outcomes = contest({name: (decoder, name, task) for name in names}, command.rounds)
+    outputs = {name: outcome.result for name, outcome in outcomes.items()}
+    ours = outcomes[BASELINE].timing.median
 
     sources = padded_sources(task)
     scores = {
@@ -171,14 +168,14 @@ def compare(command: Decoding, task: Task, params: Params, most: Ceilings) -> li
             "search": search,
             "contestant": name,
             **milliseconds(timing),
-            "compile s": f"{max(first[name][1] - timing.median, 0):.1f}",
+            "compile s": f"{max(first - timing.median, 0):.1f}",
             "float32 floor ms": f"{1000 * floor_seconds(task, most):.1f}",
-            "time / ours": f"{timing.median / timings[BASELINE].median:.2f}",
+            "time / ours": f"{timing.median / ours:.2f}",
             "same tokens": f"{np.mean((outputs[name] == outputs[BASELINE]).all(1)):.0%}",
             "nats lost": f"{np.mean(scores[BASELINE] - scores[name]):.1e}",
-            **(memory_cells(name, task) if command.memory else {}),
+            **memory_cells(memory),
         }
-        for name, timing in timings.items()
+        for name, (timing, first, _, memory) in outcomes.items()
     ]
 
 
@@ -287,8 +284,9 @@ def floor_seconds(task: Task, most: Ceilings) -> float:
     return max(operations / most.flops, 4 * (encoder + decoder * LENGTH) / most.bytes)
 
 
-def memory_cells(name: str, task: Task) -> dict[str, str]:
-    memory = peak_memory(decoder, name, task)
+def memory_cells(memory: Memory | None) -> dict[str, str]:
+    if memory is None:
+        return {"peak MB": "-", "of it at work": "-"}
     return {
         "peak MB": f"{memory.peak / 1e6:,.0f}",
         "of it at work": f"{(memory.peak - memory.imported) / 1e6:,.0f}",

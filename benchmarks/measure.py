@@ -1,6 +1,5 @@
 """What the benchmarks share: timing contestants in turn, and describing the machine."""
 
-import gc
 import multiprocessing
 import os
 import platform
@@ -9,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.memory import keep_memory
 from transformer.model.batch import BOS, EOS, Batch
 
 Result = TypeVar("Result")
@@ -23,6 +24,9 @@ Result = TypeVar("Result")
 PAUSE = 0.3
 """Seconds between contestants. The idle threads of OpenMP spin for up to 0.2 s before they sleep:
 without a pause the end of one contestant would slow the beginning of the next."""
+
+STATUS, PEAK_RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+"""Where Linux tells about a process, and forgets its peak of memory."""
 
 
 class Timing(NamedTuple):
@@ -144,13 +148,67 @@ def product_speed(size: int, count: int = 20) -> float:
     return 2 * size**3 * count / min(seconds[1:])
 
 
-def peak_memory(build: Callable[..., Callable[[], object]], *arguments: Any) -> Memory:
-    """Memory of the work that `build(*arguments)` returns, in a process of its own (Linux).
+class Outcome(NamedTuple):
+    """How a contestant did: its first repetition in seconds, the last result, and its memory."""
 
-    The peak is that of three repetitions after the first two: compiling, which happens once, and
-    building are not in it. `build` is a function at the top of a module.
+    timing: Timing
+    first: float
+    result: Any
+    memory: Memory | None
+
+
+def contest(builders: dict[str, Sequence[Any]], rounds: int, warmup: int = 2) -> dict[str, Outcome]:
+    """Times contestants in turn, as `alternate` does, each in a process of its own.
+
+    A contestant is a function at the top of a module, and its arguments; it returns the work. In
+    one process, what one leaves behind (threads, and memory in pieces) slows the others: by a
+    factor of two, when CTranslate2 translated one sentence after it had translated many. All keep
+    the memory that they have had (`keep_memory`), and the memory measured is what they had at most
+    when compiling was over (only on Linux).
     """
-    return in_own_process(_memory_of, build, *arguments)
+    context = multiprocessing.get_context("spawn")
+    workers = {}
+    for name, (build, *arguments) in builders.items():
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, build, arguments), daemon=True)
+        process.start()
+        workers[name] = ours
+        ours.recv()  # one after the other: building takes all cores
+
+    def turn(name: str) -> tuple[Any, float]:
+        workers[name].send("again")
+        return workers[name].recv()
+
+    first = {name: turn(name)[1] for name in workers}
+    results: dict[str, Any] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in workers}
+    for number in range(warmup + rounds):
+        for name in workers:
+            time.sleep(PAUSE)
+            results[name], elapsed = turn(name)
+            if number >= warmup:
+                seconds[name].append(elapsed)
+    outcomes = {}
+    for name, worker in workers.items():
+        worker.send("end")
+        outcomes[name] = Outcome(summary(seconds[name]), first[name], results[name], worker.recv())
+    return outcomes
+
+
+def _serve(connection: Connection, build: Callable[..., Callable[[], Any]], arguments) -> None:
+    """A contestant's process: it works whenever it is asked to, and at last tells its memory."""
+    keep_memory()
+    imported = memory_status("VmRSS")
+    work = build(*arguments)
+    connection.send("ready")
+    turns = 0
+    while connection.recv() == "again":
+        connection.send(timed(work))
+        turns += 1
+        if turns == 2 and PEAK_RESET.exists():
+            PEAK_RESET.write_text("5")  # the peak counts from here on
+    peak = memory_status("VmHWM")
+    connection.send(Memory(imported, peak) if imported and peak else None)
 
 
 def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
@@ -159,21 +217,11 @@ def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
         return pool.submit(function, *arguments).result()
 
 
-def _memory_of(build: Callable[..., Callable[[], object]], *arguments: Any) -> Memory:
-    imported = memory_status("VmRSS")
-    work = build(*arguments)
-    for _ in range(2):
-        work()
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
-    for _ in range(3):
-        work()
-    return Memory(imported, memory_status("VmHWM"))
-
-
-def memory_status(name: str) -> int:
+def memory_status(name: str) -> int | None:
     """A size that Linux tells about this process, in bytes: VmRSS is resident, VmHWM its peak."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+    if not STATUS.exists():
+        return None
+    lines = STATUS.read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
 

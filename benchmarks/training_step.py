@@ -20,13 +20,13 @@ and positions, sublayer outputs, attention weights, inside the feed-forward laye
 First all make three updates from the same weights without dropout. The losses must agree: then all
 do the same work. Three tables follow.
 
-Time: all in one process, a step each in turn. "compile s" is what the first step took longer than
-the median: compiling, and with eager contestants what else happens once.
+Time: each in a process of its own, a step each in turn. "compile s" is what the first step took
+longer than the median: compiling, and with eager contestants what else happens once. All processes
+keep freed memory, as train.py does (transformer/memory.py), which makes torch quicker too.
 
-Memory: resident memory of a process that does nothing but this (Linux), in MB of 10^6 bytes: after
-its imports, and at most during a step. Compiling is over by then, but what it leaves behind counts.
-All processes import jax, of which the peers need nothing. XLA's plan is what the compiler says of
-ours: arguments, results and temporaries.
+Memory: resident memory of those processes (Linux), in MB of 10^6 bytes, at most during a step.
+Compiling is over by then, but what it leaves behind counts. All import jax, of which the peers
+need nothing. XLA's plan is what the compiler says of ours: arguments, results and temporaries.
 
 Ceiling: how ours compares with what the machine does with large matrix products and large copies.
 """
@@ -43,20 +43,18 @@ import tyro
 
 from benchmarks.measure import (
     Ceilings,
-    Timing,
-    alternate,
+    Outcome,
     ceilings,
+    contest,
     machine,
     milliseconds,
-    peak_memory,
     table,
-    timed,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from transformer.config import Config, ModelConfig, OptimizerConfig
 from transformer.model.batch import BOS, EOS, Batch
-from transformer.model.params import Params, count_params, init_params
+from transformer.model.params import count_params, init_params
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
@@ -79,8 +77,6 @@ class TrainingStep:
     """Dropout rates; 0: none."""
     contestants: tuple[Peer, ...] = ("torch-eager", "torch-compile", "marian")
     """With whom ours is compared."""
-    memory: bool = True
-    """Measure memory too, which needs Linux."""
 
 
 def main(command: TrainingStep) -> None:
@@ -90,7 +86,7 @@ def main(command: TrainingStep) -> None:
     most = ceilings()
     print(most)
     names = ["ours", *command.contestants]
-    times, memories, shares = [], [], []
+    rows, shares = [], []
     for name in command.shapes:
         shape, batches = SHAPES[name], synthetic_batches(SHAPES[name])
         print(f"\nshape {name}: {shape}, {shape.sentences} x {LENGTH}+{LENGTH} tokens")
@@ -98,16 +94,13 @@ def main(command: TrainingStep) -> None:
         for rate in command.dropout:
             config = make_config(shape, rate)
             label = {"shape": name, "dropout": f"{rate:g}"}
-            timings, first = time_steps(names, config, batches, command.rounds)
-            times += [label | row for row in time_rows(timings, first, shape)]
-            shares.append(
-                label | share(config.model, shape.sentences, timings["ours"].median, most)
-            )
-            if command.memory:
-                memories += [label | row for row in memory_rows(names, config, batches)]
-    print(f"\n{command.rounds} rounds, contestants in turn\n\n{table(times)}")
-    if command.memory:
-        print(f"\nmemory\n\n{table(memories)}")
+            builders = {contestant: (build, contestant, config, batches) for contestant in names}
+            outcomes = contest(builders, command.rounds)
+            planned = planned_bytes(config, batches[0])
+            rows += [label | row for row in result_rows(outcomes, shape, planned)]
+            seconds = outcomes["ours"].timing.median
+            shares.append(label | share(config.model, shape.sentences, seconds, most))
+    print(f"\n{command.rounds} rounds, contestants in turn\n\n{table(rows)}")
     print(f"\nours and the ceiling\n\n{table(shares)}")
 
 
@@ -130,26 +123,21 @@ def synthetic_batches(shape: Shape, count: int = 4) -> list[Batch]:
     return result
 
 
-def builder(name: str, params: Params | None = None) -> Callable[[Config, list[Batch]], Step]:
-    """What makes the step of a contestant: a peer's from `params`, or from weights of its own.
+def build(name: str, config: Config, batches: list[Batch]) -> Step:
+    """The step of a contestant, all from the same weights.
 
     A peer's packages are imported here, so that they are not in the memory of the others.
     """
     if name == "ours":
-        return our_step
+        return our_step(config, batches)
+    params = init_state(config).params
     if name == "marian":
         from benchmarks.marian_transformer import marian_step
 
-        return partial(marian_step, params=params)
+        return marian_step(config, batches, params=params)
     from benchmarks.torch_transformer import torch_step
 
-    return partial(torch_step, params=params, compiled=name == "torch-compile")
-
-
-def build(names: Sequence[str], config: Config, batches: list[Batch]) -> dict[str, Step]:
-    """The steps of the contestants, all from the same weights."""
-    params = init_state(config).params
-    return {name: builder(name, params)(config, batches) for name in names}
+    return torch_step(config, batches, params=params, compiled=name == "torch-compile")
 
 
 def our_step(config: Config, batches: list[Batch]) -> Step:
@@ -169,19 +157,21 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
 
 
 def planned_bytes(config: Config, batch: Batch) -> int:
-    """Memory of our update by XLA's analysis, with the state that it is given and gives up."""
-    update = parallel.jit_update(parallel.make_mesh(), config, make_optimizer(config))
+    """Memory of our update by XLA's analysis: the state, and what its gradients need beside it."""
     state = jax.eval_shape(partial(init_state, config))
-    plan = update.lower(state, batch).compile().memory_analysis()
-    needed = plan.argument_size_in_bytes + plan.temp_size_in_bytes + plan.output_size_in_bytes
-    return needed - plan.alias_size_in_bytes
+    gradients = parallel.jit_gradients(parallel.make_mesh(), config).lower(state, batch).compile()
+    plan = gradients.memory_analysis()
+    held = sum(
+        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state.params, state.opt_state))
+    )
+    return held + plan.temp_size_in_bytes + plan.output_size_in_bytes
 
 
 def check_same_work(
     names: Sequence[str], config: Config, batches: list[Batch], updates: int = 3
 ) -> None:
     """Prints how far the losses of the same updates are from ours; stops if they are far."""
-    steps = build(names, config, batches)
+    steps = {name: build(name, config, batches) for name in names}
     losses = {name: np.array([step() for _ in range(updates)]) for name, step in steps.items()}
     far = {name: np.abs(losses[name] - losses["ours"]).max() for name in names[1:]}
     shown = ", ".join(f"{loss:.6f}" for loss in losses["ours"])
@@ -192,37 +182,18 @@ def check_same_work(
         raise SystemExit("they do not compute the same: their times cannot be compared")
 
 
-def time_steps(
-    names: Sequence[str], config: Config, batches: list[Batch], rounds: int
-) -> tuple[dict[str, Timing], dict[str, float]]:
-    """The timings of the contestants in turn, and the seconds of the first step of each."""
-    steps = build(names, config, batches)
-    first = {name: timed(step)[1] for name, step in steps.items()}
-    return alternate(steps, rounds), first
-
-
-def time_rows(timings: dict[str, Timing], first: dict[str, float], shape: Shape) -> Iterator[Row]:
-    for name, timing in timings.items():
+def result_rows(outcomes: dict[str, Outcome], shape: Shape, planned: int) -> Iterator[Row]:
+    ours = outcomes["ours"]
+    for name, (timing, first, _, memory) in outcomes.items():
         yield {
             "contestant": name,
             **milliseconds(timing),
             "target tokens/s": f"{shape.sentences * LENGTH / timing.median:,.0f}",
-            "compile s": f"{max(first[name] - timing.median, 0):.1f}",
-            "time / ours": f"{timing.median / timings['ours'].median:.2f}",
-        }
-
-
-def memory_rows(names: Sequence[str], config: Config, batches: list[Batch]) -> Iterator[Row]:
-    found = {name: peak_memory(builder(name), config, batches) for name in names}
-    for name, memory in found.items():
-        planned = f"{planned_bytes(config, batches[0]) / 1e6:,.0f}" if name == "ours" else "-"
-        yield {
-            "contestant": name,
-            "imported MB": f"{memory.imported / 1e6:,.0f}",
-            "peak MB": f"{memory.peak / 1e6:,.0f}",
-            "peak - imported": f"{(memory.peak - memory.imported) / 1e6:,.0f}",
-            "XLA's plan MB": planned,
-            "peak / ours": f"{memory.peak / found['ours'].peak:.2f}",
+            "compile s": f"{max(first - timing.median, 0):.1f}",
+            "time / ours": f"{timing.median / ours.timing.median:.2f}",
+            "peak MB": f"{memory.peak / 1e6:,.0f}" if memory else "-",
+            "peak / ours": f"{memory.peak / ours.memory.peak:.2f}" if memory else "-",
+            "XLA's plan MB": f"{planned / 1e6:,.0f}" if name == "ours" else "-",
         }
 
 

@@ -1,5 +1,8 @@
 """One device, four devices, and a literal jax.pmap: the same gradients."""
 
+import os
+import subprocess
+import sys
 from functools import partial
 
 import jax
@@ -142,3 +145,33 @@ def test_one_process_agrees_with_itself_at_once():
     assert should_stop() and parallel.is_first_process()
     with parallel.first_process_first():
         pass
+
+
+COMPILE_TWICE = """
+import jax, jax.numpy as jnp
+from transformer.training import parallel
+
+parallel.demand("any")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+found = []
+jax.monitoring.register_event_listener(lambda name, **_: found.append(name))
+jax.jit(lambda x: jnp.tanh(x @ x))(jnp.ones((8, 8))).block_until_ready()
+print("/jax/compilation_cache/cache_hits" in found)
+"""
+
+
+def test_what_was_compiled_is_found_by_the_next_process(tmp_path):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", COMPILE_TWICE],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert outputs == ["False", "True"]
+    assert list(tmp_path.glob("transformer/xla-*"))

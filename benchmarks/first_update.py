@@ -1,0 +1,81 @@
+"""Seconds from the start of the process to the end of the first update, cache empty and warm.
+
+    python -m benchmarks.first_update
+
+Needs nothing besides the project. The paper's base model (configs/wmt14_base.py, 37,000 tokens of
+vocabulary) in float32, a batch of 32 sentences of 32+32 tokens. What train.py does besides (reading
+a corpus, training a vocabulary) is left out; see input_pipeline.py. Each start is a process of its
+own with imports, new parameters, compiling and one update; the first finds the cache of compiled
+programs empty, the others find what it left there.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+
+import tyro
+
+from benchmarks.measure import machine, summary, table, versions
+
+SENTENCES, LENGTH, VOCABULARY = 32, 32, 37_000
+
+
+@dataclass(frozen=True)
+class FirstUpdate:
+    """Time the first update of the base model."""
+
+    rounds: int = 3
+    """Starts with a warm cache."""
+
+
+def main(command: FirstUpdate) -> None:
+    print(f"{machine()}\n{versions('jax')}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        empty = start(folder)
+        warm = summary([start(folder) for _ in range(command.rounds)])
+    rows = [
+        {"cache of compiled programs": "empty", "seconds": f"{empty:.1f}"},
+        {"cache of compiled programs": "warm (median)", "seconds": f"{warm.median:.1f}"},
+    ]
+    print(table(rows))
+
+
+def start(cache: str) -> float:
+    """Seconds that a process takes for its first update."""
+    environment = {**os.environ, "XDG_CACHE_HOME": cache}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    words = [sys.executable, "-c", "from benchmarks.first_update import update; update()"]
+    began = time.perf_counter()
+    subprocess.run(words, env=environment, check=True)
+    return time.perf_counter() - began
+
+
+def update() -> None:
+    """The first update of a new model."""
+    from pathlib import Path
+
+    import jax
+
+    from benchmarks.measure import full_batch
+    from transformer.command_line import load_config
+    from transformer.memory import keep_memory
+    from transformer.training import parallel
+    from transformer.training.optimizer import make_optimizer
+
+    keep_memory()
+    parallel.demand("any")
+    path = Path(__file__).parent.parent / "configs" / "wmt14_base.py"
+    config = load_config(path).with_vocabularies(VOCABULARY, VOCABULARY)
+    config = replace(config, model=replace(config.model, dtype="float32"))
+    mesh = parallel.make_mesh()
+    state = parallel.new_state(mesh, config)
+    step = parallel.jit_update(mesh, config, make_optimizer(config))
+    batch = full_batch(SENTENCES, LENGTH, LENGTH, VOCABULARY)
+    jax.block_until_ready(step(state, parallel.shard_batch(mesh, batch)))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(FirstUpdate, prog="python -m benchmarks.first_update"))

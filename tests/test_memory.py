@@ -1,0 +1,39 @@
+"""Memory that was used and freed is used again, and not asked of the system anew."""
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+{first}
+pages = []
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    bytearray(200 << 20)  # given back at once
+    pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(*pages)
+"""
+
+
+def faults(first: str) -> list[int]:
+    """Pages that the system had to find for each of three large pieces of memory."""
+    words = [sys.executable, "-c", PROGRAM.format(first=first)]
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return [int(number) for number in output.split()]
+
+
+def is_glibc() -> bool:
+    try:
+        return hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
+    except (OSError, TypeError):
+        return False
+
+
+@pytest.mark.skipif(not is_glibc(), reason="glibc alone is told to keep memory")
+def test_freed_memory_stays_with_the_process():
+    keep = "from transformer.memory import keep_memory; keep_memory()"
+    assert faults("")[2] > 10_000
+    assert faults(keep)[2] < 1_000
