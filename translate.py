@@ -21,13 +21,13 @@ def main(words: list[str]) -> None:
 
     from transformer.checkpoints import load_params
     from transformer.data.tokenizer import load_tokenizers
-    from transformer.decoding.translator import translate
+    from transformer.decoding.translator import decoding_params, translate
     from transformer.training import parallel
 
     parallel.demand("any")
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
-    translator = partial(translate, config, params, tokenizers)
+    translator = partial(translate, config, decoding_params(config, params), tokenizers)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,

@@ -3,7 +3,7 @@
     python -m benchmarks.accelerator
     python -m benchmarks.accelerator --shape tiny     tries the script, without a GPU too
 
-Needs a GPU with bfloat16 and pip install -e '.[cuda,oracles]'; without PyTorch only ours is
+Needs a GPU with bfloat16 and pip install -e '.[cuda,bench]'; without PyTorch only ours is
 measured. Meant to take less than eight minutes on a GPU like the H100. Only one GPU is used.
 
 Training: the models of configs/wmt14_base.py and wmt14_big.py (vocabulary 37,000, one embedding),

@@ -56,13 +56,12 @@ from benchmarks.measure import (
     table,
     versions,
 )
+from benchmarks.scaling import never_ending
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.test_set import log_probabilities
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.batching import pad_sources
-from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import decoding_params, search_batch
-from transformer.model.batch import EOS
 from transformer.model.params import Params, init_params
 
 BASELINE = "ours-float32"
@@ -143,8 +142,7 @@ def varied_params(model: ModelConfig) -> Params:
         return leaf
 
     params = jax.tree_util.tree_map_with_path(vary, init_params(model, jax.random.key(0)))
-    bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
-    return params.replace(embedding=params.embedding.replace(output_bias=bias))
+    return never_ending(params)
 
 
 def compare(command: Decoding, task: Task, params: Params, most: Ceilings) -> list[dict[str, str]]:

@@ -15,10 +15,16 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import jax
 import tyro
 
-from benchmarks.measure import machine, summary, table, versions
+from benchmarks.measure import full_batch, machine, summary, table, versions
+from transformer.command_line import load_config
+from transformer.memory import keep_memory
+from transformer.training import parallel
+from transformer.training.optimizer import make_optimizer
 
 SENTENCES, LENGTH, VOCABULARY = 32, 32, 37_000
 
@@ -55,16 +61,6 @@ def start(cache: str) -> float:
 
 def update() -> None:
     """The first update of a new model."""
-    from pathlib import Path
-
-    import jax
-
-    from benchmarks.measure import full_batch
-    from transformer.command_line import load_config
-    from transformer.memory import keep_memory
-    from transformer.training import parallel
-    from transformer.training.optimizer import make_optimizer
-
     keep_memory()
     parallel.demand("any")
     path = Path(__file__).parent.parent / "configs" / "wmt14_base.py"

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -83,23 +84,29 @@ def versions(*packages: str) -> str:
 
 
 def alternate(
-    contestants: dict[str, Callable[[], object]],
-    rounds: int,
-    warmup: int = 2,
-    pause: float = PAUSE,
+    contestants: dict[str, Callable[[], object]], rounds: int, warmup: int = 2
 ) -> dict[str, Timing]:
     """Times the contestants in turn, one repetition each a round, so that drift meets them all.
 
     Each must return only when its work is done. The `warmup` rounds are not counted.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    turns = {name: partial(timed, run) for name, run in contestants.items()}
+    return {name: timing for name, (timing, _) in take_turns(turns, rounds, warmup).items()}
+
+
+def take_turns(
+    turns: dict[str, Callable[[], tuple[Any, float]]], rounds: int, warmup: int
+) -> dict[str, tuple[Timing, Any]]:
+    """Calls what returns a result and seconds, in turn; the timing and the last result of each."""
+    results: dict[str, Any] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in turns}
     for number in range(warmup + rounds):
-        for name, run in contestants.items():
-            time.sleep(pause)
-            _, elapsed = timed(run)
+        for name, turn in turns.items():
+            time.sleep(PAUSE)
+            results[name], elapsed = turn()
             if number >= warmup:
                 seconds[name].append(elapsed)
-    return {name: summary(values) for name, values in seconds.items()}
+    return {name: (summary(values), results[name]) for name, values in seconds.items()}
 
 
 def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
@@ -179,19 +186,12 @@ def contest(builders: dict[str, Sequence[Any]], rounds: int, warmup: int = 2) ->
         workers[name].send("again")
         return workers[name].recv()
 
-    first = {name: turn(name)[1] for name in workers}
-    results: dict[str, Any] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in workers}
-    for number in range(warmup + rounds):
-        for name in workers:
-            time.sleep(PAUSE)
-            results[name], elapsed = turn(name)
-            if number >= warmup:
-                seconds[name].append(elapsed)
+    turns = {name: partial(turn, name) for name in workers}
+    first = {name: again()[1] for name, again in turns.items()}
     outcomes = {}
-    for name, worker in workers.items():
-        worker.send("end")
-        outcomes[name] = Outcome(summary(seconds[name]), first[name], results[name], worker.recv())
+    for name, (timing, result) in take_turns(turns, rounds, warmup).items():
+        workers[name].send("end")
+        outcomes[name] = Outcome(timing, first[name], result, workers[name].recv())
     return outcomes
 
 
@@ -205,8 +205,8 @@ def _serve(connection: Connection, build: Callable[..., Callable[[], Any]], argu
     while connection.recv() == "again":
         connection.send(timed(work))
         turns += 1
-        if turns == 2 and PEAK_RESET.exists():
-            PEAK_RESET.write_text("5")  # the peak counts from here on
+        if turns == 2:
+            forget_peak()
     peak = memory_status("VmHWM")
     connection.send(Memory(imported, peak) if imported and peak else None)
 
@@ -225,9 +225,17 @@ def memory_status(name: str) -> int | None:
     return 1024 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
 
-def full_batch(rows: int, source_length: int, target_length: int, vocabulary: int) -> Batch:
-    """Random tokens without padding; every sentence ends in EOS. The same for the same shape."""
-    generator = np.random.default_rng(0)
+def forget_peak() -> None:
+    """The peak of memory counts from here on, where Linux counts it."""
+    if PEAK_RESET.exists():
+        PEAK_RESET.write_text("5")
+
+
+def full_batch(
+    rows: int, source_length: int, target_length: int, vocabulary: int, seed: int = 0
+) -> Batch:
+    """Random tokens without padding; every sentence ends in EOS. Arguments decide all."""
+    generator = np.random.default_rng(seed)
     source = generator.integers(4, vocabulary, (rows, source_length), np.int32)
     target = generator.integers(4, vocabulary, (rows, target_length), np.int32)
     source[:, -1] = target[:, -1] = EOS

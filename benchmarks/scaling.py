@@ -35,6 +35,7 @@ import tyro
 from benchmarks.input_pipeline import take_epoch
 from benchmarks.measure import (
     Memory,
+    forget_peak,
     full_batch,
     in_own_process,
     machine,
@@ -51,7 +52,7 @@ from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
 from transformer.decoding.search import IMPOSSIBLE
-from transformer.decoding.translator import search_batch
+from transformer.decoding.translator import decoding_params, search_batch
 from transformer.model.batch import EOS
 from transformer.model.params import Params, init_params
 from transformer.training import parallel
@@ -190,11 +191,13 @@ def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[
         decode=DecodeConfig(beam_size=4, alpha=0.0, max_extra_length=1),  # the source's EOS
     )
     params = never_ending(init_params(config.model, jax.random.key(0)))
+    params = decoding_params(config, params)
     source = full_batch(sentences, length, length, model.source_vocab_size).source
     return lambda: jax.block_until_ready(search_batch(config, params, source))
 
 
 def never_ending(params: Params) -> Params:
+    """The same parameters, with a bias that makes the end of a sentence impossible."""
     bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
     return params.replace(embedding=params.embedding.replace(output_bias=bias))
 
@@ -249,7 +252,7 @@ def prepare(folder: Path, data: DataConfig) -> Preparation:
     os.environ["XDG_CACHE_HOME"] = str(folder)  # the tokens are encoded and stored anew
     tokenizers = load_tokenizers(folder, data)
     imported = memory_status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
+    forget_peak()
     pairs, token_seconds = timed(encode_pairs, data, tokenizers, "train")
     plan, plan_seconds = timed(make_plan, pairs, data, 1)
     _, epoch_seconds = timed(take_epoch, pairs, plan, 0)

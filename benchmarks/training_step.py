@@ -46,6 +46,7 @@ from benchmarks.measure import (
     Outcome,
     ceilings,
     contest,
+    full_batch,
     machine,
     milliseconds,
     table,
@@ -53,7 +54,7 @@ from benchmarks.measure import (
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from transformer.config import Config, ModelConfig, OptimizerConfig
-from transformer.model.batch import BOS, EOS, Batch
+from transformer.model.batch import Batch
 from transformer.model.params import count_params, init_params
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
@@ -111,16 +112,8 @@ def make_config(shape: Shape, dropout: float) -> Config:
 
 
 def synthetic_batches(shape: Shape, count: int = 4) -> list[Batch]:
-    """Batches of random tokens without padding; every sentence ends in EOS."""
-    generator = np.random.default_rng(0)
-    result = []
-    for _ in range(count):
-        source, target = generator.integers(4, VOCABULARY, (2, shape.sentences, LENGTH), np.int32)
-        source[:, -1] = target[:, -1] = EOS
-        target_in = np.roll(target, 1, axis=1)
-        target_in[:, 0] = BOS
-        result.append(Batch(source, target_in, target))
-    return result
+    """Different full batches of the shape."""
+    return [full_batch(shape.sentences, LENGTH, LENGTH, VOCABULARY, seed) for seed in range(count)]
 
 
 def build(name: str, config: Config, batches: list[Batch]) -> Step:

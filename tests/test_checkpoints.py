@@ -178,6 +178,18 @@ def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
     assert load_params(tmp_path, config, "3")[1] == "3: step 3"
 
 
+@pytest.mark.parametrize("content", [b"", b"\x80", b"{", b"{}", b"3", b'{"bleu": null}'])
+@pytest.mark.parametrize("load", [partial(load_params, checkpoint="last"), restore])
+def test_damaged_scores_are_named_and_can_be_deleted(tmp_path, config, state, load, content):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    scores = tmp_path / "checkpoints" / "3" / "metrics" / "metrics"
+    scores.write_bytes(content)
+    with pytest.raises(UserError, match=f"{scores} is damaged .*: delete this file"):
+        load(tmp_path, config=config)
+    scores.unlink()
+    load(tmp_path, config=config)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, config, state):
     """A folder with one checkpoint, and its files."""

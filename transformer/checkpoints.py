@@ -3,6 +3,7 @@
 Parameters and optimizer state are separate items, so that translating never reads Adam's moments.
 """
 
+import json
 import logging
 import shutil
 import time
@@ -50,10 +51,9 @@ class Checkpoints:
     def __init__(self, folder: Path, config: Config):
         self.config = config
         self.folder = folder.absolute() / "checkpoints"
-        self.manager = ocp.CheckpointManager(
+        self.manager = _open(
             self.folder,
-            item_names=ITEMS,
-            options=ocp.CheckpointManagerOptions(
+            ocp.CheckpointManagerOptions(
                 best_fn=_bleu,
                 preservation_policy=NewestAndBest(config.train.keep_last, config.train.keep_best),
                 enable_async_checkpointing=True,
@@ -151,6 +151,22 @@ class Checkpoints:
             ) from error
 
 
+def _open(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
+    """Orbax reads the scores of all checkpoints first, and cannot go on where it cannot read one.
+
+    Raises UserError that names such a file.
+    """
+    for path in sorted(folder.glob("*/metrics/metrics")):
+        try:
+            float(_bleu(json.loads(path.read_text())))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} is damaged ({_first_line(error)}): delete this file, and its checkpoint "
+                "counts as one saved without a validation"
+            ) from error
+    return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
+
+
 def _bleu(metrics: dict[str, float]) -> float:
     return metrics["bleu"]
 
@@ -179,7 +195,7 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
     options = ocp.CheckpointManagerOptions(best_fn=_bleu, read_only=True)
     steps = []
     if path.is_dir():
-        manager = ocp.CheckpointManager(path, item_names=ITEMS, options=options)
+        manager = _open(path, options)
         steps = sorted(manager.all_steps())
     if not steps:
         raise UserError(f"{folder} has no checkpoint yet: train.py saves one after each validation")
@@ -200,7 +216,7 @@ def average(trees: Iterable[Params]) -> Params:
 
 
 def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) -> list[int]:
-    scores = {step: _metrics(manager, step) for step in steps}
+    scores = {step: manager.metrics(step) for step in steps}
     validated = [step for step in steps if scores[step]]
     if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):
         return steps[-1:]
@@ -214,15 +230,6 @@ def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) ->
         f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
         f"{', '.join(map(str, steps))}"
     )
-
-
-def _metrics(manager, step: int) -> dict[str, float] | None:
-    """The scores of a checkpoint; none when they cannot be read."""
-    try:
-        metrics = manager.metrics(step)
-        return metrics if isinstance(_bleu(metrics), float) else None
-    except (ValueError, KeyError, TypeError, OSError):
-        return None
 
 
 def _with_sharding(tree, sharding):

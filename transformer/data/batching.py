@@ -26,6 +26,10 @@ class Bucket(NamedTuple):
     source_length: int
     target_length: int
 
+    def positions(self, pairs: int) -> int:
+        """Positions, padding included, that an epoch of so many pairs takes on both sides."""
+        return _ceiling(pairs, self.rows) * self.rows * (self.source_length + self.target_length)
+
 
 @dataclass(frozen=True)
 class BatchPlan:
@@ -82,10 +86,7 @@ def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchP
         source, target, data.num_buckets, data.batch_tokens, rows_multiple
     )
     members = tuple(numbers[bucket_of == i] for i in range(len(buckets)))
-    positions = sum(
-        _ceiling(len(m), b.rows) * b.rows * (b.source_length + b.target_length)
-        for m, b in zip(members, buckets)
-    )
+    positions = sum(bucket.positions(len(m)) for m, bucket in zip(members, buckets))
     tokens = int(source.sum() + target.sum())
     return BatchPlan(buckets, members, len(pairs) - len(numbers), 1 - tokens / positions)
 
@@ -172,9 +173,8 @@ class _LengthTable(NamedTuple):
             pairs = int(self.counts[members].sum())
             i, j = (int(index.max()) for index in np.nonzero(members))
             lengths = int(self.source[i]), int(self.target[j])
-            rows = budget.rows(pairs, max(lengths))
-            positions += _ceiling(pairs, rows) * rows * sum(lengths)
-            buckets.append(Bucket(rows, *lengths))
+            buckets.append(Bucket(budget.rows(pairs, max(lengths)), *lengths))
+            positions += buckets[-1].positions(pairs)
         return _Buckets(tuple(buckets), bucket_of_cell, positions)
 
 
@@ -195,15 +195,19 @@ def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
     for number in range(most):
         if number:
             savings = [
-                (table.counts * np.maximum(width_of_cell - width, 0))[: i + 1, : j + 1].sum()
+                np.vdot(
+                    table.counts[: i + 1, : j + 1],
+                    np.maximum(width_of_cell[: i + 1, : j + 1] - width, 0),
+                )
                 for (i, j), width in np.ndenumerate(widths)
             ]
-            i, j = np.unravel_index(np.argmax(savings), widths.shape)
             if max(savings) == 0:
                 break
-            gains = width_of_cell[: i + 1, : j + 1] > widths[i, j]
-            shape_of_cell[: i + 1, : j + 1][gains] = number
-            width_of_cell[: i + 1, : j + 1][gains] = widths[i, j]
+            i, j = np.unravel_index(np.argmax(savings), widths.shape)
+            inside = np.s_[: i + 1, : j + 1]
+            gains = width_of_cell[inside] > widths[i, j]
+            shape_of_cell[inside][gains] = number
+            width_of_cell[inside][gains] = widths[i, j]
         yield shape_of_cell.copy()
 
 

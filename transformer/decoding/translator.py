@@ -134,9 +134,10 @@ def search_batch(
 ) -> SearchResult:
     """Encodes a batch and searches for its translations; rows of padding cost no steps.
 
-    The search pauses when its cache is full, and when no more than a quarter of the sentences is
-    left, which go on in a batch of that size. After a pause the cache has twice the room. So
-    attention looks at few empty places, and sentences that are done cost little.
+    `params` are best those of `decoding_params`. The search pauses when its cache is full, and when
+    no more than a quarter of the sentences is left, which go on in a batch of that size. After a
+    pause the cache has twice the room. So attention looks at few empty places, and sentences that
+    are done cost little.
     """
     rows = np.arange(len(source))
     state, result = _proceed(config, params, _begin(config, params, source))
@@ -185,7 +186,7 @@ def _proceed(
 ) -> tuple[SearchState, SearchResult]:
     """The search until it pauses, and what it has found by then."""
     batch, _, length = state.cache.ancestry.shape
-    step = partial(decode_step, decoding_model(config), unrolled(params))
+    step = partial(decode_step, decoding_model(config), params)
     state = proceed(config.decode, step, reorder, state, length, _fewest(batch))
     return state, finish(config.decode, state)
 

@@ -42,7 +42,7 @@ def loss_sums(
     logits = decode(config.model, params, memory, batch.target_in, decoder_key)
     real = batch.target_out != PAD
     loss, nll = smoothed_cross_entropy(logits, batch.target_out, config.train.label_smoothing)
-    # argmax would say the same, on one core.
+    # Not by argmax, which XLA computes on one core of a CPU.
     is_largest = _at(batch.target_out, logits) == logits.max(-1)
     return LossSums(
         loss=jnp.sum(loss * real),
