@@ -14,6 +14,7 @@ unit` is the slope from the row before: constant where the cost is linear with a
 Length alone has a reason to: attention looks from every position at all others, and a step of
 decoding at the whole cache, so that part grows with the square of the length.
 
+The sizes of a step or a search take turns, one repetition each, and medians are compared.
 Training is a whole update on full batches, as in train.py; decoding is beam search over random
 weights that never end a sentence, so that every output has as many tokens as its source.
 Preparing is what train.py does once its vocabulary is there: sentences become tokens on disk,
@@ -35,12 +36,12 @@ import tyro
 from benchmarks.input_pipeline import take_epoch
 from benchmarks.measure import (
     Memory,
+    alternate,
     forget_peak,
     full_batch,
     in_own_process,
     machine,
     memory_status,
-    summary,
     table,
     timed,
     versions,
@@ -118,14 +119,10 @@ def main(words: list[str]) -> None:
 def step_rows(
     build: Callable[[Work], Callable[[], object]], size: str, values: Sequence[int], rounds: int
 ) -> list[dict[str, str]]:
-    """A row for each value of one size of the work."""
-    medians = [median_seconds(build(Work()._replace(**{size: value})), rounds) for value in values]
-    return growth_rows(size, values, medians)
-
-
-def median_seconds(run: Callable[[], object], rounds: int) -> float:
-    """Of `rounds` calls, after two that compile and warm up."""
-    return summary([timed(run)[1] for _ in range(2 + rounds)][2:]).median
+    """A row for each value of one size of the work; they take turns."""
+    runs = {f"{value}": build(Work()._replace(**{size: value})) for value in values}
+    timings = alternate(runs, rounds)
+    return growth_rows(size, values, [timing.median for timing in timings.values()])
 
 
 def growth_rows(size: str, values: Sequence[int], seconds: Sequence[float]) -> list[dict[str, str]]:

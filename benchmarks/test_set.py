@@ -17,7 +17,8 @@ is one. ("full" is CTranslate2's rule with a length penalty.)
 
 Ours runs with the run's `decode.batch_sentences`. CTranslate2 sorts by length itself, and gets the
 best of several settings: batches of 16 to 128 sentences or of 1,024 tokens, one worker on all cores
-or a worker on each. They are tried on the whole test set before the rounds.
+or a worker on each. They are tried twice on the whole test set before the rounds. Each contestant
+has a process of its own.
 
 Every sentence that ours and CTranslate2 in float32 translate differently is printed, with the
 log-probability that our model gives to both translations, read in one go (teacher forcing).
@@ -38,7 +39,7 @@ import numpy as np
 import tyro
 
 from benchmarks.ctranslate2_model import open_translator, save_model, vocabulary
-from benchmarks.measure import Timing, alternate, cores, machine, table, timed, versions
+from benchmarks.measure import Outcome, contest, cores, machine, table, timed, versions
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config, run_command
 from transformer.config import Config, ModelConfig, UserError
@@ -86,31 +87,44 @@ class Translations(NamedTuple):
     """How many reached the longest output without an end."""
 
 
-Contestant = Callable[[], Translations]
+class Work(NamedTuple):
+    """What all contestants translate; they read tokenizers and parameters from the run folder."""
+
+    run: Path
+    checkpoint: str
+    config: Config
+    sources: list[str]
 
 
 def main(words: list[str]) -> None:
     command = tyro.cli(TestSet, args=words, prog="python -m benchmarks.test_set")
     config = same_search(load_run_config(command.run), command.beam_size)
     sources, references = read_test_set(config, command.sentences)
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
     print(f"{machine()}\n{versions('jax', 'ctranslate2')}")
     print(f"{command.run}, {label}; {len(sources):,} sentences, beam {command.beam_size}\n")
 
-    ready = decoding_params(config, params)
-    ours = partial(our_translations, config, ready, tokenizers, sources)
-    compile_seconds = timed(ours)[1] - timed(ours)[1]
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
+    work = Work(command.run, command.checkpoint, config, sources)
     with tempfile.TemporaryDirectory() as folder:
-        theirs = their_contestants(config, params, tokenizers, sources, Path(folder) / "model")
-        contestants = {"ours float32": ours, **theirs}
-        outputs = {name: contestant() for name, contestant in contestants.items()}
-        timings = alternate(contestants, command.rounds, warmup=0)
-    print(f"\n{table(result_rows(timings, outputs, references))}")
+        limit = longest_output(config, sources, tokenizers)
+        save_model(config.model, params, Path(folder), max_length=limit + 1)
+        outcomes = contest(
+            {
+                "ours float32": (build_ours, work),
+                "CTranslate2 float32": (build_theirs, work, Path(folder), "float32", limit),
+                "CTranslate2 int8": (build_theirs, work, Path(folder), "int8", limit),
+            },
+            command.rounds,
+            warmup=1,
+        )
+    print(f"\n{table(result_rows(outcomes, references))}")
+    ours = outcomes["ours float32"]
     print(
-        f"\n{command.rounds} rounds, contestants in turn; compiling ours took {compile_seconds:.1f}"
-        " s more (the first call less the second)\n"
+        f"\n{command.rounds} rounds, contestants in turn, each in a process of its own; the first "
+        f"call of ours, which compiles, took {ours.first - ours.timing.median:.1f} s more\n"
     )
+    outputs = {name: outcome.result for name, outcome in outcomes.items()}
     print_differences(config.model, params, tokenizers.source.encode(sources), outputs)
 
 
@@ -147,6 +161,21 @@ class Recorder:
         return self.tokenizer.decode(rows)
 
 
+def longest_output(config: Config, sources: list[str], tokenizers: Tokenizers) -> int:
+    """The most tokens, EOS included, that ours gives to any of the sentences."""
+    limit = max(map(len, tokenizers.source.encode(sources))) + config.decode.max_extra_length
+    if config.model.positions == "learned":
+        return min(limit, config.model.max_positions)
+    return limit
+
+
+def build_ours(work: Work) -> Callable[[], Translations]:
+    tokenizers = load_tokenizers(work.run / "tokenizer", work.config.data)
+    params, _ = load_params(work.run, work.config, work.checkpoint)
+    ready = decoding_params(work.config, params)
+    return partial(our_translations, work.config, ready, tokenizers, work.sources)
+
+
 def our_translations(
     config: Config, params: Params, tokenizers: Tokenizers, sources: list[str]
 ) -> Translations:
@@ -156,29 +185,23 @@ def our_translations(
     return Translations(texts, ids, sum(EOS not in row for row in recorder.rows))
 
 
-def their_contestants(
-    config: Config, params: Params, tokenizers: Tokenizers, sources: list[str], folder: Path
-) -> dict[str, Contestant]:
-    """CTranslate2 in float32 and in int8, each at its best setting, which is printed."""
-    limit = max(map(len, tokenizers.source.encode(sources))) + config.decode.max_extra_length
-    if config.model.positions == "learned":
-        limit = min(limit, config.model.max_positions)
-    save_model(config.model, params, folder, max_length=limit + 1)
-    best = {}
-    for compute_type in ("float32", "int8"):
-        seconds = {}
-        for workers, threads in {(1, cores()), (cores(), 1)}:
-            translator = open_translator(folder, compute_type, threads, workers)
-            decoder = their_decoder(translator, tokenizers, config.decode.beam_size, limit)
-            decoder(sources[: 4 * workers], "examples", 4)  # the first call is slower
-            for batch_type, size in BATCHES:
-                setting = f"{workers} x {threads} threads, batches of {size} {batch_type}"
-                contestant = partial(decoder, sources, batch_type, size)
-                seconds[setting] = timed(contestant)[1], contestant
-        setting = min(seconds, key=lambda setting: seconds[setting][0])
-        best[f"CTranslate2 {compute_type}"] = seconds[setting][1]
-        print(f"CTranslate2 {compute_type}, best of {len(seconds)} settings: {setting}")
-    return best
+def build_theirs(
+    work: Work, folder: Path, compute_type: str, limit: int
+) -> Callable[[], Translations]:
+    """CTranslate2 at its best setting, which is printed."""
+    tokenizers = load_tokenizers(work.run / "tokenizer", work.config.data)
+    seconds = {}
+    for workers, threads in sorted({(1, cores()), (cores(), 1)}):
+        translator = open_translator(folder, compute_type, threads, workers)
+        decoder = their_decoder(translator, tokenizers, work.config.decode.beam_size, limit)
+        decoder(work.sources[: 4 * workers], "examples", 4)  # the first call is slower
+        for batch_type, size in BATCHES:
+            setting = f"{workers} x {threads} threads, batches of {size} {batch_type}"
+            contestant = partial(decoder, work.sources, batch_type, size)
+            seconds[setting] = min(timed(contestant)[1] for _ in range(2)), contestant
+    setting = min(seconds, key=lambda setting: seconds[setting][0])
+    print(f"CTranslate2 {compute_type}, best of {len(seconds)} settings: {setting}", flush=True)
+    return seconds[setting][1]
 
 
 def their_decoder(
@@ -206,15 +229,12 @@ def their_decoder(
     return translate_texts
 
 
-def result_rows(
-    timings: dict[str, Timing], outputs: dict[str, Translations], references: list[str]
-) -> list[dict[str, str]]:
+def result_rows(outcomes: dict[str, Outcome], references: list[str]) -> list[dict[str, str]]:
     """A row for each contestant; ours is the first."""
-    ours = next(iter(outputs))
+    ours = next(iter(outcomes))
     rows = []
-    for name, timing in timings.items():
-        texts, ids, cut = outputs[name]
-        same = np.mean([a == b for a, b in zip(ids, outputs[ours].ids)])
+    for name, (timing, _, (texts, ids, cut), _) in outcomes.items():
+        same = np.mean([a == b for a, b in zip(ids, outcomes[ours].result.ids)])
         rows.append(
             {
                 "contestant": name,
@@ -222,7 +242,7 @@ def result_rows(
                 "quartiles": f"{timing.lower_quartile:.2f} - {timing.upper_quartile:.2f}",
                 "sentences/s": f"{len(ids) / timing.median:.1f}",
                 "target tokens/s": f"{sum(len(row) + 1 for row in ids) / timing.median:,.0f}",
-                "time / ours": f"{timing.median / timings[ours].median:.2f}",
+                "time / ours": f"{timing.median / outcomes[ours].timing.median:.2f}",
                 "same tokens": "-" if name == ours else f"{same:.1%}",
                 "cut": str(cut),
                 "BLEU": f"{bleu(texts, references):.2f}",

@@ -28,7 +28,7 @@ config = Config(
         dropout=0.2,
         norm="pre",
     ),
-    data=DataConfig(dataset="multi30k/en_de", vocab_size=8000, batch_tokens=1024, num_buckets=24),
+    data=DataConfig(dataset="multi30k/en_de", vocab_size=8000, batch_tokens=1024, num_buckets=28),
     optimizer=OptimizerConfig(warmup_steps=1000, cooldown_steps=5000),
     train=TrainConfig(steps=20_000, validate_every=1000),
     decode=DecodeConfig(beam_size=5),

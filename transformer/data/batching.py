@@ -18,6 +18,9 @@ from transformer.model.batch import BOS, EOS, PAD, Batch
 MOST_LENGTHS = 64
 """Lengths of either side that batch shapes are chosen from."""
 
+TARGET_COST = 2
+"""What a target position costs, in source positions: it attends twice, and gets logits."""
+
 
 class Bucket(NamedTuple):
     """The static shape of a batch: sentences, and positions including EOS (or BOS)."""
@@ -26,9 +29,10 @@ class Bucket(NamedTuple):
     source_length: int
     target_length: int
 
-    def positions(self, pairs: int) -> int:
-        """Positions, padding included, that an epoch of so many pairs takes on both sides."""
-        return _ceiling(pairs, self.rows) * self.rows * (self.source_length + self.target_length)
+    def positions(self, pairs: int) -> np.ndarray:
+        """Source and target positions, padding included, of an epoch of so many pairs."""
+        rows = _ceiling(pairs, self.rows) * self.rows
+        return rows * np.array([self.source_length, self.target_length])
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchP
         source, target, data.num_buckets, data.batch_tokens, rows_multiple
     )
     members = tuple(numbers[bucket_of == i] for i in range(len(buckets)))
-    positions = sum(bucket.positions(len(m)) for m, bucket in zip(members, buckets))
+    positions = sum(bucket.positions(len(m)).sum() for m, bucket in zip(members, buckets))
     tokens = int(source.sum() + target.sum())
     return BatchPlan(buckets, members, len(pairs) - len(numbers), 1 - tokens / positions)
 
@@ -100,9 +104,9 @@ def plan_buckets(
 ) -> tuple[tuple[Bucket, ...], np.ndarray]:
     """At most `num_buckets` batch shapes with little padding, and the bucket of each pair.
 
-    Every pair goes to the smallest shape that it fits into. Beginning with the one that all fit
-    into, the shape that saves most positions is added until there are enough. It works on a table
-    of lengths (EOS included), so its cost hardly grows with the corpus.
+    Every pair goes to the cheapest shape that it fits into. Beginning with the one that all fit
+    into, the shape that saves most is added until there are enough. It works on a table of lengths
+    (EOS included), so its time hardly grows with the corpus.
 
     Raises UserError when `rows_multiple` of the longest pair exceed `batch_tokens`.
     """
@@ -117,16 +121,16 @@ def plan_buckets(
     budget = _Budget(batch_tokens, rows_multiple)
     choices = [table.buckets(shapes, budget) for shapes in _growing_sets(table, num_buckets)]
     # Rows are rounded up to `rows_multiple`: in a small corpus, fewer shapes may pad less.
-    buckets, bucket_of_cell = min(choices, key=lambda choice: choice.positions)[:2]
+    buckets, bucket_of_cell = min(choices, key=lambda choice: choice.cost)[:2]
     return buckets, bucket_of_cell[table.cells]
 
 
 class _Buckets(NamedTuple):
-    """Batch shapes, the number of the one that each cell belongs to, positions of an epoch."""
+    """Batch shapes, the number of the one that each cell belongs to, what an epoch costs."""
 
     buckets: tuple[Bucket, ...]
     bucket_of_cell: np.ndarray
-    positions: int
+    cost: int
 
 
 class _Budget(NamedTuple):
@@ -167,15 +171,15 @@ class _LengthTable(NamedTuple):
         filled = self.counts > 0
         numbers = np.unique(shape_of_cell[filled])
         bucket_of_cell = np.searchsorted(numbers, shape_of_cell)
-        buckets, positions = [], 0
+        buckets, cost = [], 0
         for number in range(len(numbers)):
             members = (bucket_of_cell == number) & filled
             pairs = int(self.counts[members].sum())
             i, j = (int(index.max()) for index in np.nonzero(members))
             lengths = int(self.source[i]), int(self.target[j])
             buckets.append(Bucket(budget.rows(pairs, max(lengths)), *lengths))
-            positions += buckets[-1].positions(pairs)
-        return _Buckets(tuple(buckets), bucket_of_cell, positions)
+            cost += _cost(*buckets[-1].positions(pairs).tolist())
+        return _Buckets(tuple(buckets), bucket_of_cell, cost)
 
 
 def _steps(lengths: np.ndarray) -> np.ndarray:
@@ -188,27 +192,32 @@ def _steps(lengths: np.ndarray) -> np.ndarray:
 
 
 def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
-    """For one shape, two, and so on: the number of the smallest shape that each cell fits into."""
-    widths = table.source[:, None] + table.target
-    shape_of_cell = np.zeros(widths.shape, int)
-    width_of_cell = np.full(widths.shape, widths[-1, -1])
+    """For one shape, two, and so on: the number of the cheapest shape that each cell fits into."""
+    costs = _cost(table.source[:, None], table.target)
+    shape_of_cell = np.zeros(costs.shape, int)
+    cost_of_cell = np.full(costs.shape, costs[-1, -1])
     for number in range(most):
         if number:
             savings = [
                 np.vdot(
                     table.counts[: i + 1, : j + 1],
-                    np.maximum(width_of_cell[: i + 1, : j + 1] - width, 0),
+                    np.maximum(cost_of_cell[: i + 1, : j + 1] - cost, 0),
                 )
-                for (i, j), width in np.ndenumerate(widths)
+                for (i, j), cost in np.ndenumerate(costs)
             ]
             if max(savings) == 0:
                 break
-            i, j = np.unravel_index(np.argmax(savings), widths.shape)
+            i, j = np.unravel_index(np.argmax(savings), costs.shape)
             inside = np.s_[: i + 1, : j + 1]
-            gains = width_of_cell[inside] > widths[i, j]
+            gains = cost_of_cell[inside] > costs[i, j]
             shape_of_cell[inside][gains] = number
-            width_of_cell[inside][gains] = widths[i, j]
+            cost_of_cell[inside][gains] = costs[i, j]
         yield shape_of_cell.copy()
+
+
+def _cost(source: int | np.ndarray, target: int | np.ndarray) -> int | np.ndarray:
+    """What so many positions cost, in source positions."""
+    return source + TARGET_COST * target
 
 
 def _ceiling(a: int, b: int) -> int:

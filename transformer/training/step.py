@@ -90,7 +90,9 @@ def apply(
     optimizer: optax.GradientTransformation, state: TrainState, grads: Params, sums: LossSums
 ) -> TrainState:
     """The state after an update with the mean gradient a target token."""
-    mean = jax.tree.map(lambda gradient: gradient / sums.tokens, grads)
+    # Not a division, whose results XLA would store for all parameters before Adam reads them.
+    share = 1 / sums.tokens
+    mean = jax.tree.map(lambda gradient: gradient * share, grads)
     updates, opt_state = optimizer.update(mean, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     return state.replace(step=state.step + 1, params=params, opt_state=opt_state)
