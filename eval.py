@@ -53,6 +53,8 @@ def main(words: list[str]) -> None:
     # Keep both.
     test_set = Path(command.test_files[0]).stem if command.test_files else split
     search = f"beam{config.decode.beam_size}-alpha{config.decode.alpha}"
+    if config.decode.dtype != "model":
+        search += f"-{config.decode.dtype}"
     stem = f"{test_set}-{command.checkpoint}-{search}"
     write_text(folder / f"{stem}.{data.target}", "".join(f"{line}\n" for line in hypotheses))
     record = {

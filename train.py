@@ -87,8 +87,9 @@ def main(words: list[str]) -> None:
     if progress.plan != plan.digest:
         position = Position(progress.epoch + 1)
         say(
-            "the batches are not those that this run began with (another number of devices, or "
-            f"other data): going on with the next epoch, number {position.epoch + 1}"
+            "the batches are not those that this run began with (another number of devices, other "
+            "data, or another version of this program): going on with the next epoch, number "
+            f"{position.epoch + 1}"
         )
     step = int(state.step)
     say(

@@ -36,6 +36,8 @@ import jax.numpy as jnp
 from transformer.config import Config, ModelConfig, TrainConfig
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.params import init_params
+from transformer.training.optimizer import make_optimizer
+from transformer.training.step import apply, step_gradients
 
 VOCABULARY = 23
 
@@ -90,10 +92,7 @@ def random_params():
 
 @pytest.fixture(scope="session")
 def random_batch():
-    """A function to batches of sentences of random tokens and random lengths.
-
-    They are long enough not to count as few queries, for which attention takes another way.
-    """
+    """A function to batches of sentences of random tokens and random lengths."""
 
     def build(rows=4, source_length=11, target_length=10, seed=0, vocabulary=VOCABULARY):
         generator = np.random.default_rng(seed)
@@ -107,5 +106,20 @@ def random_batch():
             target_in[row, : len(words) + 1] = [BOS, *words]
             target_out[row, : len(words) + 1] = [*words, EOS]
         return Batch(*map(jnp.asarray, (source, target_in, target_out)))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def compiled_update():
+    """A function from a config to one update on one device: (state, batch) -> (state, sums)."""
+
+    def build(config):
+        @jax.jit
+        def update(state, batch):
+            grads, sums = step_gradients(config, state, batch)
+            return apply(make_optimizer(config), state, grads, sums), sums
+
+        return update
 
     return build

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from transformer.checkpoints import Checkpoints, Progress, average, load_params
 from transformer.config import UserError
 from transformer.training import parallel
-from transformer.training.optimizer import make_optimizer
-from transformer.training.step import init_state, update
+from transformer.training.step import init_state
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +25,10 @@ def config(small_config):
 
 
 @pytest.fixture(scope="module")
-def state(config, random_batch):
+def state(config, random_batch, compiled_update):
     """A state after one update, so that Adam has something to remember."""
     first = jax.jit(init_state, static_argnums=0)(config)
-    return jax.jit(partial(update, config, make_optimizer(config)))(first, random_batch())[0]
+    return compiled_update(config)(first, random_batch())[0]
 
 
 def at(state, step):
@@ -83,9 +82,9 @@ def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, stat
 
 
 def test_training_goes_on_from_a_restored_state_as_if_nothing_had_happened(
-    tmp_path, config, state, random_batch
+    tmp_path, config, state, random_batch, compiled_update
 ):
-    step = jax.jit(partial(update, config, make_optimizer(config)))
+    step = compiled_update(config)
     save(tmp_path, config, (state, None))
     restored, _ = restore(tmp_path, config)
     alone = jax.device_put(restored, jax.devices()[0])

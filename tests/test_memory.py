@@ -18,6 +18,20 @@ print(*pages)
 """
 
 
+HUGE = """
+import ctypes
+from transformer.memory import keep_memory
+keep_memory()
+library = ctypes.CDLL(None)
+library.malloc.restype = library.sbrk.restype = ctypes.c_void_p
+library.malloc.argtypes, library.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+piece = library.malloc(3 << 30)  # never touched: addresses alone
+end = library.sbrk(0)
+library.free(piece)
+print(end - library.sbrk(0))
+"""
+
+
 def faults(first: str) -> list[int]:
     """Pages that the system had to find for each of three large pieces of memory."""
     words = [sys.executable, "-c", PROGRAM.format(first=first)]
@@ -37,3 +51,9 @@ def test_freed_memory_stays_with_the_process():
     keep = "from transformer.memory import keep_memory; keep_memory()"
     assert faults("")[2] > 10_000
     assert faults(keep)[2] < 1_000
+
+
+@pytest.mark.skipif(not is_glibc(), reason="glibc alone is told to keep memory")
+def test_however_much_it_is():
+    words = [sys.executable, "-c", HUGE]
+    assert int(subprocess.run(words, capture_output=True, text=True, check=True).stdout) == 0

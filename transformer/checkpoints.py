@@ -157,8 +157,12 @@ def _open(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.Checkpoint
     Raises UserError that names such a file.
     """
     for path in sorted(folder.glob("*/metrics/metrics")):
+        if not path.parts[-3].isdecimal():  # train.py is about to save it
+            continue
         try:
             float(_bleu(json.loads(path.read_text())))
+        except FileNotFoundError:  # train.py has just deleted it
+            continue
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{path} is damaged ({_first_line(error)}): delete this file, and its checkpoint "

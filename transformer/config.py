@@ -221,7 +221,7 @@ class DecodeConfig:
     max_source_length: Positive = 1024
     """Longest source, in tokens; what is beyond is cut off, with a warning."""
     batch_sentences: Positive = 32
-    """Sentences decoded together."""
+    """Sentences decoded together, in each of the two batches under way."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"
     """Precision of weights and matrix products while decoding; model: as in training."""
 

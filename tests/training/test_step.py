@@ -11,7 +11,7 @@ import numpy as np
 
 from transformer.config import Config, OptimizerConfig
 from transformer.training.optimizer import make_optimizer
-from transformer.training.step import apply, gradients, init_state, update
+from transformer.training.step import apply, gradients, init_state
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "update.json"
 HOW_TO_REGENERATE = (
@@ -21,10 +21,6 @@ HOW_TO_REGENERATE = (
     "    REGENERATE_GOLDEN=1 python -m pytest tests/training/test_step.py\n"
     "and say in the commit why the numbers moved."
 )
-
-
-def compiled_update(config):
-    return jax.jit(partial(update, config, make_optimizer(config)))
 
 
 def quick(config):
@@ -54,7 +50,7 @@ def test_accumulation_over_micro_batches_equals_the_big_batch(
 
 
 def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
-    small_config, random_batch
+    small_config, random_batch, compiled_update
 ):
     config = quick(small_config(micro_batches=2))
     state, batch = start_of(config), random_batch(rows=4)
@@ -68,7 +64,7 @@ def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
     assert_close(moment, jax.tree.map(lambda g: g / sums.tokens / 10, grads), atol=1e-7, rtol=1e-4)
 
 
-def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch):
+def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch, compiled_update):
     config = small_config(model={"dropout": 0.1}, label_smoothing=0.0)
     calm = OptimizerConfig(warmup_steps=10, scale=0.3)
     config = Config(config.model, config.data, calm, config.train)
@@ -81,7 +77,9 @@ def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch):
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_dropout_differs_between_steps_and_repeats_for_the_same_step(small_config, random_batch):
+def test_dropout_differs_between_steps_and_repeats_for_the_same_step(
+    small_config, random_batch, compiled_update
+):
     config = small_config(model={"dropout": 0.5})
     step, state, batch = compiled_update(config), start_of(config), random_batch()
     first, again = step(state, batch)[1].loss, step(state, batch)[1].loss
@@ -111,7 +109,7 @@ def test_same_seed_starts_the_same_and_another_seed_does_not(small_config):
     assert (jax.random.key_data(first.key) != jax.random.key_data(other.key)).any()
 
 
-def test_three_updates_give_the_parameters_on_file(small_config, random_batch):
+def test_three_updates_give_the_parameters_on_file(small_config, random_batch, compiled_update):
     config = quick(small_config(model={"dropout": 0.1}, micro_batches=2))
     step, state = compiled_update(config), start_of(config)
     for seed in range(3):

@@ -55,7 +55,8 @@ def decoding_model(config: Config) -> ModelConfig:
 def decoding_params(config: Config, params: Params) -> Params:
     """The parameters in that precision, with the decoder's layers one by one.
 
-    For those who call `translate` more than once: it makes them itself if it must.
+    For `translate` and `search_batch` alone, with the same config. `translate` makes them itself if
+    it must: those who call it more than once do it before.
     """
     return unrolled(cast(decoding_model(config), params))
 
@@ -68,7 +69,8 @@ def translate(
     A sentence without a token (a blank line) becomes an empty one. One that is longer than
     `decode.max_source_length`, or than learned positions reach, is cut, with a warning.
     """
-    params = decoding_params(config, params)
+    if not isinstance(params.decoder.layers, tuple):
+        params = decoding_params(config, params)
     encoded = tokenizers.source.encode(list(sentences))
     sources = [_cut(config, text, ids) for text, ids in zip(sentences, encoded)]
     outputs: list[list[int]] = [[] for _ in sources]
@@ -144,7 +146,8 @@ def search_batch(
     tokens, scores = np.array(result.tokens), np.array(result.scores)
     while not (done := np.asarray(state.done)).all():
         chosen = _those_that_go_on(done)
-        state, result = _proceed(config, params, _resized(state, chosen))
+        state = _resized(state, chosen)  # by that name, for the old one to leave the memory
+        state, result = _proceed(config, params, state)
         rows = rows[chosen]
         tokens[rows], scores[rows] = result.tokens, result.scores
     return SearchResult(tokens, scores)

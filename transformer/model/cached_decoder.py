@@ -53,8 +53,11 @@ def init_cache(
         for layer in unstack(params.decoder)
     )
     batch, heads, width, _ = cross_kv[0].k.shape
-    shape = (batch, heads, max_length * beam_size, width)
-    empty = as_cached(KeyValue(jnp.zeros(shape).swapaxes(2, 3), jnp.zeros(shape)))
+    tokens, dtype = max_length * beam_size, cross_kv[0].k.dtype
+    empty = KeyValue(
+        jnp.zeros((batch, heads, width, tokens), dtype),
+        jnp.zeros((batch, heads, tokens, width), dtype),
+    )
     return DecodeCache(
         self_kv=tuple(empty for _ in cross_kv),
         cross_kv=cross_kv,
@@ -65,8 +68,10 @@ def init_cache(
 
 
 def as_cached(kv: KeyValue) -> KeyValue:
-    """In float32 whatever the precision of the model: on a CPU, 16-bit caches would be converted
-    to 32 bits and back at every token, which takes longer than all that they save."""
+    """On a CPU in float32 whatever the precision of the model: 16-bit caches would be converted to
+    32 bits and back at every token, which takes longer than all that they save."""
+    if jax.default_backend() != "cpu":
+        return kv
     return jax.tree.map(lambda array: array.astype(jnp.float32), kv)
 
 

@@ -1,9 +1,9 @@
 """Devices and processes: the only file that knows how many there are.
 
-`update` is a function of the whole batch. Here the state is copied to every device, the batch is
-split over them, and the compiler adds the sums between devices: the same program runs on one
-device, on eight, and on those of several machines, each with a process of its own. `jax.pmap` is
-today a wrapper of the same machinery.
+`step_gradients` is a function of the whole batch. Here the state is copied to every device, the
+batch is split over them, and the compiler adds the sums between devices: the same program runs on
+one device, on eight, and on those of several machines, each with a process of its own. `jax.pmap`
+is today a wrapper of the same machinery.
 """
 
 import hashlib
@@ -180,9 +180,9 @@ def local_copy(params: Params) -> Params:
 
 
 def jit_update(mesh: Mesh, config: Config, optimizer: optax.GradientTransformation):
-    """`update` compiled for the mesh: (state, batch) -> (state, sums). Gives up the old state.
+    """One update of the mesh: (state, batch) -> (state, sums). Gives up the old state.
 
-    Gradients and Adam are two programs: as one, an update takes 8 % longer on a CPU.
+    Gradients and Adam are two programs: as one, an update takes longer on a CPU.
     """
     compiled_gradients, compiled_apply = jit_gradients(mesh, config), jit_apply(mesh, optimizer)
 
