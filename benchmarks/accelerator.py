@@ -22,8 +22,8 @@ is of what arrays and temporaries take, not of what allocators keep in reserve.
 Utilisation is the float operations of the model's matrix products (counted as in training_step.py)
 over what the device is sold for in dense bfloat16; beside it over what a large product reaches.
 
-Decoding: shape B in bfloat16, beam 4, 32 source tokens, exactly 32 tokens of output. There is no
-peer, since PyTorch itself has no beam search.
+Decoding: shape B in bfloat16, beam 4, 32 source tokens, exactly 32 tokens of output, without a
+peer: PyTorch itself has no beam search.
 """
 
 import os
@@ -50,9 +50,8 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.parameter_table import paper_model
-from benchmarks.scaling import endless_search
 from benchmarks.shapes import LENGTH, SHAPES, model_config
-from benchmarks.training_step import step_operations
+from benchmarks.work import endless_search, step_operations
 from transformer.command_line import run_command
 from transformer.config import Config, ModelConfig, TrainConfig, UserError
 from transformer.model.batch import PAD, Batch

@@ -3,10 +3,14 @@
 import operator
 from pathlib import Path
 
-import ctranslate2
 import jax
 import numpy as np
-from ctranslate2.specs import common_spec, transformer_spec
+
+try:
+    from ctranslate2 import Translator
+    from ctranslate2.specs import common_spec, transformer_spec
+except ModuleNotFoundError as error:
+    raise SystemExit("this needs CTranslate2: pip install -e '.[bench]'") from error
 
 from transformer.config import ModelConfig
 from transformer.model.batch import BOS, EOS, PAD
@@ -73,11 +77,9 @@ def vocabulary(size: int) -> list[str]:
     return [special.get(number, f"token{number}") for number in range(size)]
 
 
-def open_translator(
-    folder: Path, compute_type: str, threads: int, workers: int = 1
-) -> ctranslate2.Translator:
+def open_translator(folder: Path, compute_type: str, threads: int, workers: int = 1) -> Translator:
     """The model on the CPU: `workers` batches at a time, each on `threads`."""
-    return ctranslate2.Translator(
+    return Translator(
         str(folder),
         device="cpu",
         compute_type=compute_type,

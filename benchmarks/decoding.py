@@ -14,7 +14,7 @@ CTranslate2) to token ids: encoder, cache and search. The contestants:
 
     ours-float32           `translator.search_batch`, with which all are compared
     ours-bfloat16          the same with weights and matrix products in 16 bits
-    ctranslate2-float32    one batch on all cores
+    ctranslate2-float32    one batch on all cores, or one on each: what is faster
     ctranslate2-int8       the same with its weights, and the inputs of its products, in 8 bits
     marian                 MarianMTModel.generate of Hugging Face, float32, with its cache
 
@@ -36,6 +36,8 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -44,7 +46,13 @@ import numpy as np
 import tyro
 from jax import Array
 
-from benchmarks.ctranslate2_model import open_translator, save_model, tables, vocabulary
+from benchmarks.ctranslate2_model import (
+    Translator,
+    open_translator,
+    save_model,
+    tables,
+    vocabulary,
+)
 from benchmarks.measure import (
     Ceilings,
     Memory,
@@ -53,12 +61,14 @@ from benchmarks.measure import (
     cores,
     machine,
     milliseconds,
+    require,
     table,
+    timed,
     versions,
 )
-from benchmarks.scaling import never_ending
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
-from benchmarks.test_set import log_probabilities
+from benchmarks.work import log_probabilities, never_ending
+from transformer.command_line import run_command
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.decoding.translator import decoding_params, search_batch
@@ -101,10 +111,13 @@ Decoder = Callable[[], np.ndarray]
 """Decodes; returns the tokens [B, LENGTH] of the best outputs."""
 
 
-def main(command: Decoding) -> None:
+def main(words: list[str]) -> None:
+    command = tyro.cli(Decoding, args=words, prog="python -m benchmarks.decoding")
+    packages = ["torch", "transformers"] * ("marian" in command.contestants)
+    require(*packages)
     model = forced_model(SHAPES[command.shape])
     params = varied_params(model)
-    print(f"{machine()}\n{versions('jax', 'ctranslate2', 'torch', 'transformers')}")
+    print(f"{machine()}\n{versions('jax', 'ctranslate2', *packages)}")
     most = ceilings()
     print(f"{most}\nshape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
     rows = []
@@ -200,19 +213,31 @@ def our_decoder(settings: DecodeConfig, task: Task) -> Decoder:
 
 
 def ctranslate2_decoder(compute_type: str, task: Task) -> Decoder:
-    """It adds the end of sentence to the source itself."""
-    translator = open_translator(task.folder, compute_type, cores())
+    """At its best: one batch on all cores, or one on each. It adds the source's end itself."""
     names = vocabulary(VOCABULARY)
     ids = {name: number for number, name in enumerate(names)}
     sentences = [[names[number] for number in row] for row in random_sources(task.sentences)]
 
-    def decode() -> np.ndarray:
+    def decode(translator: Translator, batch: int) -> np.ndarray:
         results = translator.translate_batch(
-            sentences, beam_size=task.beam, length_penalty=0, max_decoding_length=LENGTH
+            sentences,
+            max_batch_size=batch,
+            beam_size=task.beam,
+            length_penalty=0,
+            max_decoding_length=LENGTH,
         )
         return np.array([[ids[name] for name in result.hypotheses[0]] for result in results])
 
-    return decode
+    settings = []
+    for workers in sorted({1, min(cores(), task.sentences)}):
+        translator = open_translator(task.folder, compute_type, cores() // workers, workers)
+        again = partial(decode, translator, -(-task.sentences // workers))
+        again()
+        seconds = min(timed(again)[1] for _ in range(3))
+        settings.append((seconds, workers, again))
+    _, workers, best = min(settings, key=itemgetter(0))
+    print(f"CTranslate2 {compute_type}: best with {workers} at once", flush=True)
+    return best
 
 
 def marian_decoder(task: Task) -> Decoder:
@@ -287,9 +312,9 @@ def memory_cells(memory: Memory | None) -> dict[str, str]:
         return {"peak MB": "-", "of it at work": "-"}
     return {
         "peak MB": f"{memory.peak / 1e6:,.0f}",
-        "of it at work": f"{(memory.peak - memory.imported) / 1e6:,.0f}",
+        "of it at work": f"{memory.needed / 1e6:,.0f}",
     }
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Decoding, prog="python -m benchmarks.decoding"))
+    run_command(main)

@@ -60,7 +60,13 @@ def start(cache: str) -> float:
 
 
 def update() -> None:
-    """The first update of a new model."""
+    """The first update of a new model, with the imports of train.py."""
+    import transformer.checkpoints
+    import transformer.data.corpus
+    import transformer.data.tokenizer
+    import transformer.evaluation.scores
+    import transformer.training.loop  # noqa: F401
+
     keep_memory()
     parallel.demand("any")
     path = Path(__file__).parent.parent / "configs" / "wmt14_base.py"

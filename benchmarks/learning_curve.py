@@ -125,7 +125,7 @@ def test_rows(
                 "epoch": epoch_of(lines, step),
                 "checkpoint": label.partition(": ")[2],
                 "test BLEU": f"{bleu.value:.1f}",
-                "95 % interval": f"{bleu.low:.1f} to {bleu.high:.1f}",
+                "95 % interval": "-" if bleu.low is None else f"{bleu.low:.1f} to {bleu.high:.1f}",
             }
         )
     print(f"{len(sources):,} sentences, {bleu.signature}\n")

@@ -1,5 +1,6 @@
 """What the benchmarks share: timing contestants in turn, and describing the machine."""
 
+import importlib.util
 import multiprocessing
 import os
 import platform
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.config import UserError
 from transformer.memory import keep_memory
 from transformer.model.batch import BOS, EOS, Batch
 
@@ -58,6 +60,18 @@ class Memory(NamedTuple):
 
     imported: int
     peak: int
+
+    @property
+    def needed(self) -> int:
+        """What came after the imports."""
+        return self.peak - self.imported
+
+
+def require(*packages: str) -> None:
+    """Raises UserError when one of the peers' packages is not installed."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"this needs {' and '.join(missing)}: pip install -e '.[bench]'")
 
 
 def cores() -> int:
@@ -179,20 +193,29 @@ def contest(builders: dict[str, Sequence[Any]], rounds: int, warmup: int = 2) ->
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, build, arguments), daemon=True)
         process.start()
+        theirs.close()  # theirs alone is left, so that their death ends the waiting
         workers[name] = ours
-        ours.recv()  # one after the other: building takes all cores
+        answer(name, ours)  # one after the other: building takes all cores
 
     def turn(name: str) -> tuple[Any, float]:
         workers[name].send("again")
-        return workers[name].recv()
+        return answer(name, workers[name])
 
     turns = {name: partial(turn, name) for name in workers}
     first = {name: again()[1] for name, again in turns.items()}
     outcomes = {}
     for name, (timing, result) in take_turns(turns, rounds, warmup).items():
         workers[name].send("end")
-        outcomes[name] = Outcome(timing, first[name], result, workers[name].recv())
+        outcomes[name] = Outcome(timing, first[name], result, answer(name, workers[name]))
     return outcomes
+
+
+def answer(name: str, worker: Connection) -> Any:
+    """What a contestant's process says next. Raises UserError when it has ended."""
+    try:
+        return worker.recv()
+    except (EOFError, ConnectionError) as error:
+        raise UserError(f"{name} gave up: read what it printed above") from error
 
 
 def _serve(connection: Connection, build: Callable[..., Callable[[], Any]], arguments) -> None:

@@ -4,8 +4,8 @@
     python -m benchmarks.scaling --axes sentences corpus
     python -m benchmarks.scaling --rounds 1       tries the script
 
-Needs nothing besides the project; the axis `corpus` needs Linux, which tells a process its memory,
-and generates the built-in phrasebook when it is used for the first time. Takes a few minutes.
+Needs nothing besides the project; the axis `corpus` generates the built-in phrasebook when it is
+used for the first time. Memory is only known on Linux. Takes a few minutes.
 
 A table an axis, along which one size grows and the others stay. `ms a unit` is the cost divided by
 the size, and `a unit / first` how that changes: it falls while costs that do not grow with this
@@ -26,7 +26,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -46,16 +46,13 @@ from benchmarks.measure import (
     timed,
     versions,
 )
+from benchmarks.work import endless_search
 from transformer.command_line import run_command
-from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig
+from transformer.config import Config, DataConfig, ModelConfig
 from transformer.data.batching import make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
-from transformer.decoding.search import IMPOSSIBLE
-from transformer.decoding.translator import decoding_params, search_batch
-from transformer.model.batch import EOS
-from transformer.model.params import Params, init_params
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 
@@ -178,34 +175,13 @@ def decoding(work: Work) -> Callable[[], object]:
     return endless_search(model_of(work), work.sentences, work.length)
 
 
-def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[[], object]:
-    """Beam search (beam 4, no length penalty) for exactly `length` tokens; returns the result.
-
-    Random weights, with a bias on the output that makes the end of a sentence impossible.
-    """
-    config = Config(
-        model=replace(model, output_bias=True),
-        decode=DecodeConfig(beam_size=4, alpha=0.0, max_extra_length=1),  # the source's EOS
-    )
-    params = never_ending(init_params(config.model, jax.random.key(0)))
-    params = decoding_params(config, params)
-    source = full_batch(sentences, length, length, model.source_vocab_size).source
-    return lambda: jax.block_until_ready(search_batch(config, params, source))
-
-
-def never_ending(params: Params) -> Params:
-    """The same parameters, with a bias that makes the end of a sentence impossible."""
-    bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
-    return params.replace(embedding=params.embedding.replace(output_bias=bias))
-
-
 class Preparation(NamedTuple):
     """Seconds of the stages, and the memory of the process that did them."""
 
     tokens: float
     plan: float
     epoch: float
-    memory: Memory
+    memory: Memory | None
 
 
 def corpus_rows(sizes: Sequence[int]) -> list[dict[str, str]]:
@@ -226,8 +202,8 @@ def corpus_rows(sizes: Sequence[int]) -> list[dict[str, str]]:
             "tokens s": f"{one.tokens:.2f}",
             "plan s": f"{one.plan:.2f}",
             "epoch s": f"{one.epoch:.2f}",
-            "peak MB": f"{one.memory.peak / 1e6:,.0f}",
-            "MB above the imports": f"{(one.memory.peak - one.memory.imported) / 1e6:,.0f}",
+            "peak MB": f"{one.memory.peak / 1e6:,.0f}" if one.memory else "-",
+            "MB above the imports": f"{one.memory.needed / 1e6:,.0f}" if one.memory else "-",
         }
         for row, one in zip(growth_rows("pairs", sizes, totals), found)
     ]
@@ -253,7 +229,7 @@ def prepare(folder: Path, data: DataConfig) -> Preparation:
     pairs, token_seconds = timed(encode_pairs, data, tokenizers, "train")
     plan, plan_seconds = timed(make_plan, pairs, data, 1)
     _, epoch_seconds = timed(take_epoch, pairs, plan, 0)
-    memory = Memory(imported, memory_status("VmHWM"))
+    memory = Memory(imported, memory_status("VmHWM")) if imported else None
     return Preparation(token_seconds, plan_seconds, epoch_seconds, memory)
 
 

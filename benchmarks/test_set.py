@@ -30,16 +30,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-import ctranslate2
-import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from benchmarks.ctranslate2_model import open_translator, save_model, vocabulary
+from benchmarks.ctranslate2_model import Translator, open_translator, save_model, vocabulary
 from benchmarks.measure import Outcome, contest, cores, machine, table, timed, versions
+from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config, run_command
 from transformer.config import Config, ModelConfig, UserError
@@ -48,8 +46,7 @@ from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
 from transformer.decoding.translator import decoding_params, translate
 from transformer.evaluation.scores import bleu
-from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.encoder_decoder import decode, encode
+from transformer.model.batch import EOS, PAD
 from transformer.model.params import Params
 
 BATCHES = (
@@ -88,7 +85,7 @@ class Translations(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What all contestants translate; they read tokenizers and parameters from the run folder."""
+    """What is translated, and by which search; contestants read the run folder themselves."""
 
     run: Path
     checkpoint: str
@@ -111,7 +108,8 @@ def main(words: list[str]) -> None:
         save_model(config.model, params, Path(folder), max_length=limit + 1)
         outcomes = contest(
             {
-                "ours float32": (build_ours, work),
+                "ours float32": (build_ours, work, "float32"),
+                "ours bfloat16": (build_ours, work, "bfloat16"),
                 "CTranslate2 float32": (build_theirs, work, Path(folder), "float32", limit),
                 "CTranslate2 int8": (build_theirs, work, Path(folder), "int8", limit),
             },
@@ -129,13 +127,11 @@ def main(words: list[str]) -> None:
 
 
 def same_search(config: Config, beam_size: int) -> Config:
-    """The run's config with the search that CTranslate2 has too, and in float32."""
+    """The run's config with the search that CTranslate2 has too."""
     return replace(
         config,
         model=replace(config.model, dtype="float32"),
-        decode=replace(
-            config.decode, beam_size=beam_size, alpha=0.0, stop="bound", dtype="float32"
-        ),
+        decode=replace(config.decode, beam_size=beam_size, alpha=0.0, stop="bound"),
     )
 
 
@@ -169,11 +165,12 @@ def longest_output(config: Config, sources: list[str], tokenizers: Tokenizers) -
     return limit
 
 
-def build_ours(work: Work) -> Callable[[], Translations]:
-    tokenizers = load_tokenizers(work.run / "tokenizer", work.config.data)
-    params, _ = load_params(work.run, work.config, work.checkpoint)
-    ready = decoding_params(work.config, params)
-    return partial(our_translations, work.config, ready, tokenizers, work.sources)
+def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[], Translations]:
+    config = replace(work.config, decode=replace(work.config.decode, dtype=dtype))
+    tokenizers = load_tokenizers(work.run / "tokenizer", config.data)
+    params, _ = load_params(work.run, config, work.checkpoint)
+    ready = decoding_params(config, params)
+    return partial(our_translations, config, ready, tokenizers, work.sources)
 
 
 def our_translations(
@@ -181,7 +178,7 @@ def our_translations(
 ) -> Translations:
     recorder = Recorder(tokenizers.target)
     texts = translate(config, params, tokenizers._replace(target=recorder), sources)
-    ids = [row[: row.index(EOS)] if EOS in row else row for row in recorder.rows]
+    ids = [list(itertools.takewhile(lambda id: id not in (EOS, PAD), row)) for row in recorder.rows]
     return Translations(texts, ids, sum(EOS not in row for row in recorder.rows))
 
 
@@ -205,7 +202,7 @@ def build_theirs(
 
 
 def their_decoder(
-    translator: ctranslate2.Translator, tokenizers: Tokenizers, beam_size: int, limit: int
+    translator: Translator, tokenizers: Tokenizers, beam_size: int, limit: int
 ) -> Callable[[list[str], str, int], Translations]:
     """A translator of sentences, given batch_type and size; `limit`: tokens, EOS included."""
     source_names = vocabulary(tokenizers.source.vocab_size)
@@ -257,8 +254,9 @@ def print_differences(
     sources: list[list[int]],
     outputs: dict[str, Translations],
 ) -> None:
-    """Each sentence that the first two contestants translate differently, and which is better."""
-    (our_name, ours), (their_name, theirs), *_ = outputs.items()
+    """Each sentence that the two in float32 translate differently, and which is better."""
+    our_name, their_name = "ours float32", "CTranslate2 float32"
+    ours, theirs = outputs[our_name], outputs[their_name]
     different = [i for i, (a, b) in enumerate(zip(ours.ids, theirs.ids)) if a != b]
     print(f"{len(different)} sentences of {our_name} and {their_name} differ")
     for i in different:
@@ -275,16 +273,6 @@ def print_differences(
 def padded(rows: list[list[int]]) -> np.ndarray:
     """Rows of ids with EOS as a table."""
     return pad_sources(rows, len(rows), max(map(len, rows)) + 1)
-
-
-def log_probabilities(
-    model: ModelConfig, params: Params, source: np.ndarray, target: np.ndarray
-) -> np.ndarray:
-    """Natural log-probability [B] of each target [B, T] given its source [B, S], PAD apart."""
-    target_in = np.insert(target[:, :-1], 0, BOS, axis=1)
-    logits = decode(model, params, encode(model, params, source), target_in)
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), target[..., None], 2)[..., 0]
-    return np.asarray(jnp.where(target == PAD, 0, chosen).sum(1))
 
 
 if __name__ == "__main__":

@@ -49,13 +49,16 @@ from benchmarks.measure import (
     full_batch,
     machine,
     milliseconds,
+    require,
     table,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
+from benchmarks.work import step_operations
+from transformer.command_line import run_command
 from transformer.config import Config, ModelConfig, OptimizerConfig
 from transformer.model.batch import Batch
-from transformer.model.params import count_params, init_params
+from transformer.model.params import Params, count_params, init_params
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
@@ -80,9 +83,11 @@ class TrainingStep:
     """With whom ours is compared."""
 
 
-def main(command: TrainingStep) -> None:
+def main(words: list[str]) -> None:
+    command = tyro.cli(TrainingStep, args=words, prog="python -m benchmarks.training_step")
     packages = ["torch"] * bool(command.contestants)
     packages += ["transformers"] * ("marian" in command.contestants)
+    require(*packages)
     print(f"{machine()}\n{versions('jax', *packages)}")
     most = ceilings()
     print(most)
@@ -116,14 +121,13 @@ def synthetic_batches(shape: Shape, count: int = 4) -> list[Batch]:
     return [full_batch(shape.sentences, LENGTH, LENGTH, VOCABULARY, seed) for seed in range(count)]
 
 
-def build(name: str, config: Config, batches: list[Batch]) -> Step:
-    """The step of a contestant, all from the same weights.
+def build(name: str, config: Config, batches: list[Batch], params: Params | None = None) -> Step:
+    """The step of a contestant: ours from `config.train.seed`, a peer's from `params` or at random.
 
     A peer's packages are imported here, so that they are not in the memory of the others.
     """
     if name == "ours":
         return our_step(config, batches)
-    params = init_state(config).params
     if name == "marian":
         from benchmarks.marian_transformer import marian_step
 
@@ -164,7 +168,8 @@ def check_same_work(
     names: Sequence[str], config: Config, batches: list[Batch], updates: int = 3
 ) -> None:
     """Prints how far the losses of the same updates are from ours; stops if they are far."""
-    steps = {name: build(name, config, batches) for name in names}
+    params = init_state(config).params
+    steps = {name: build(name, config, batches, params) for name in names}
     losses = {name: np.array([step() for _ in range(updates)]) for name, step in steps.items()}
     far = {name: np.abs(losses[name] - losses["ours"]).max() for name in names[1:]}
     shown = ", ".join(f"{loss:.6f}" for loss in losses["ours"])
@@ -210,20 +215,5 @@ def share(model: ModelConfig, sentences: int, seconds: float, most: Ceilings) ->
     }
 
 
-def step_operations(model: ModelConfig, sentences: int) -> int:
-    """Float operations of the matrix products of a step, which are nearly all of its operations.
-
-    A weight costs 6 at each position: multiply and add in the forward pass, for the gradient of its
-    input and for its own. So does an element of queries and keys, and one of values, for each pair
-    of positions that attention compares; those that causal masks hide are computed too.
-    """
-    width, layers = model.d_model, model.decoder_layers
-    feed_forward = 2 * width * model.d_ff
-    at_source = model.encoder_layers * (4 * width**2 + feed_forward) + layers * 2 * width**2
-    at_target = layers * (6 * width**2 + feed_forward) + width * model.target_vocab_size
-    pairs = LENGTH * (model.encoder_layers + 2 * layers)
-    return 6 * sentences * LENGTH * (at_source + at_target + 2 * width * pairs)
-
-
 if __name__ == "__main__":
-    main(tyro.cli(TrainingStep, prog="python -m benchmarks.training_step"))
+    run_command(main)

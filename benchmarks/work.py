@@ -1,0 +1,63 @@
+"""Work that several scripts measure, and how much it is."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.measure import full_batch
+from benchmarks.shapes import LENGTH
+from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.decoding.search import IMPOSSIBLE
+from transformer.decoding.translator import decoding_params, search_batch
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.encoder_decoder import decode, encode
+from transformer.model.params import Params, init_params
+
+
+def step_operations(model: ModelConfig, sentences: int) -> int:
+    """Float operations of the matrix products of a step, which are nearly all of its operations.
+
+    A weight costs 6 at each position: multiply and add in the forward pass, for the gradient of its
+    input and for its own. So does an element of queries and keys, and one of values, for each pair
+    of positions that attention compares; those that causal masks hide are computed too.
+    """
+    width, layers = model.d_model, model.decoder_layers
+    feed_forward = 2 * width * model.d_ff
+    at_source = model.encoder_layers * (4 * width**2 + feed_forward) + layers * 2 * width**2
+    at_target = layers * (6 * width**2 + feed_forward) + width * model.target_vocab_size
+    pairs = LENGTH * (model.encoder_layers + 2 * layers)
+    return 6 * sentences * LENGTH * (at_source + at_target + 2 * width * pairs)
+
+
+def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[[], object]:
+    """Beam search (beam 4, no length penalty) for exactly `length` tokens; returns the result.
+
+    Random weights, with a bias on the output that makes the end of a sentence impossible.
+    """
+    config = Config(
+        model=replace(model, output_bias=True),
+        decode=DecodeConfig(beam_size=4, alpha=0.0, max_extra_length=1),  # the source's EOS
+    )
+    params = never_ending(init_params(config.model, jax.random.key(0)))
+    params = decoding_params(config, params)
+    source = full_batch(sentences, length, length, model.source_vocab_size).source
+    return lambda: jax.block_until_ready(search_batch(config, params, source))
+
+
+def never_ending(params: Params) -> Params:
+    """The same parameters, with a bias that makes the end of a sentence impossible."""
+    bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
+    return params.replace(embedding=params.embedding.replace(output_bias=bias))
+
+
+def log_probabilities(
+    model: ModelConfig, params: Params, source: np.ndarray, target: np.ndarray
+) -> np.ndarray:
+    """Natural log-probability [B] of each target [B, T] given its source [B, S], PAD apart."""
+    target_in = np.insert(target[:, :-1], 0, BOS, axis=1)
+    logits = decode(model, params, encode(model, params, source), target_in)
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), target[..., None], 2)[..., 0]
+    return np.asarray(jnp.where(target == PAD, 0, chosen).sum(1))
