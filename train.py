@@ -27,6 +27,7 @@ def main(words: list[str]) -> None:
     from transformer.data.tokenizer import load_tokenizers, make_tokenizers
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import bleu
+    from transformer.memory import return_memory
     from transformer.model.params import count_params
     from transformer.run import create_run, hold, is_run, take_up_run
     from transformer.training import loop, parallel
@@ -131,6 +132,7 @@ def main(words: list[str]) -> None:
     def checkpoint(state, position, with_validation) -> None:
         value = validate(state) if with_validation else None
         checkpoints.save(state, Progress(*position, plan.digest, clock.seconds, value))
+        return_memory()  # what compiling and translating have taken
 
     # Training.
     try:

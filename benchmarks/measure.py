@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import UserError
-from transformer.memory import keep_memory
+from transformer.memory import keep_memory, return_memory
 from transformer.model.batch import BOS, EOS, Batch
 
 Result = TypeVar("Result")
@@ -184,8 +184,9 @@ def contest(builders: dict[str, Sequence[Any]], rounds: int, warmup: int = 2) ->
     A contestant is a function at the top of a module, and its arguments; it returns the work. In
     one process, what one leaves behind (threads, and memory in pieces) slows the others: by a
     factor of two, when CTranslate2 translated one sentence after it had translated many. All keep
-    the memory that they have had (`keep_memory`), and the memory measured is what they had at most
-    when compiling was over (only on Linux).
+    freed memory, and once the first two repetitions are over give back what is free, as train.py
+    does when it has validated. The memory measured is what they had at most from then on (only on
+    Linux).
     """
     context = multiprocessing.get_context("spawn")
     workers = {}
@@ -229,6 +230,7 @@ def _serve(connection: Connection, build: Callable[..., Callable[[], Any]], argu
         connection.send(timed(work))
         turns += 1
         if turns == 2:
+            return_memory()
             forget_peak()
     peak = memory_status("VmHWM")
     connection.send(Memory(imported, peak) if imported and peak else None)

@@ -154,14 +154,11 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
 
 
 def planned_bytes(config: Config, batch: Batch) -> int:
-    """Memory of our update by XLA's analysis: the state, and what its gradients need beside it."""
+    """Memory of our update by XLA's analysis: the state, which it gives up, and what is beside."""
     state = jax.eval_shape(partial(init_state, config))
-    gradients = parallel.jit_gradients(parallel.make_mesh(), config).lower(state, batch).compile()
-    plan = gradients.memory_analysis()
-    held = sum(
-        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state.params, state.opt_state))
-    )
-    return held + plan.temp_size_in_bytes + plan.output_size_in_bytes
+    update = parallel.jit_update(parallel.make_mesh(), config, make_optimizer(config))
+    plan = update.lower(state, batch).compile().memory_analysis()
+    return plan.argument_size_in_bytes + plan.temp_size_in_bytes
 
 
 def check_same_work(

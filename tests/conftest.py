@@ -37,7 +37,7 @@ from transformer.config import Config, ModelConfig, TrainConfig
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.params import init_params
 from transformer.training.optimizer import make_optimizer
-from transformer.training.step import apply, step_gradients
+from transformer.training.step import update
 
 VOCABULARY = 23
 
@@ -115,11 +115,6 @@ def compiled_update():
     """A function from a config to one update on one device: (state, batch) -> (state, sums)."""
 
     def build(config):
-        @jax.jit
-        def update(state, batch):
-            grads, sums = step_gradients(config, state, batch)
-            return apply(make_optimizer(config), state, grads, sums), sums
-
-        return update
+        return jax.jit(partial(update, config, make_optimizer(config)))
 
     return build

@@ -13,9 +13,19 @@ def keep_memory() -> None:
     system each time, and get it back as pages that must be zeroed: 0.1 s of 0.4 s for an update.
     Where an accelerator does the work, it changes little.
     """
-    try:
-        set_option = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return  # another C library
     for option, value in ((ARENA_MAX, 1), (MMAP_MAX, 0), (TRIM_THRESHOLD, -1)):
-        set_option(option, value)
+        _call("mallopt", option, value)
+
+
+def return_memory() -> None:
+    """Gives back what is free now, after work that took more than what follows: compiling, say."""
+    _call("malloc_trim", 0)
+
+
+def _call(function: str, *arguments: int) -> None:
+    """A function of the C library, where it has it."""
+    try:
+        found = getattr(ctypes.CDLL(None), function)
+    except (AttributeError, OSError, TypeError):
+        return
+    found(*arguments)

@@ -1,9 +1,9 @@
 """Devices and processes: the only file that knows how many there are.
 
-`step_gradients` is a function of the whole batch. Here the state is copied to every device, the
-batch is split over them, and the compiler adds the sums between devices: the same program runs on
-one device, on eight, and on those of several machines, each with a process of its own. `jax.pmap`
-is today a wrapper of the same machinery.
+`update` is a function of the whole batch. Here the state is copied to every device, the batch is
+split over them, and the compiler adds the sums between devices: the same program runs on one
+device, on eight, and on those of several machines, each with a process of its own. `jax.pmap` is
+today a wrapper of the same machinery.
 """
 
 import hashlib
@@ -26,8 +26,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from transformer.config import Config, UserError, cache_folder, one_line
 from transformer.model.batch import Batch
 from transformer.model.params import Params
-from transformer.training.loss import LossSums
-from transformer.training.step import TrainState, apply, init_state, step_gradients
+from transformer.training.step import TrainState, init_state, update
 
 UPDATES_BETWEEN_AGREEMENTS = 20
 A_DAY = 24 * 60 * 60 * 1000
@@ -180,33 +179,10 @@ def local_copy(params: Params) -> Params:
 
 
 def jit_update(mesh: Mesh, config: Config, optimizer: optax.GradientTransformation):
-    """One update of the mesh: (state, batch) -> (state, sums). Gives up the old state.
-
-    Gradients and Adam are two programs: as one, an update takes longer on a CPU.
-    """
-    compiled_gradients, compiled_apply = jit_gradients(mesh, config), jit_apply(mesh, optimizer)
-
-    def update(state: TrainState, batch: Batch) -> tuple[TrainState, LossSums]:
-        grads, sums = compiled_gradients(state, batch)
-        return compiled_apply(state, grads, sums), sums
-
-    return update
-
-
-def jit_gradients(mesh: Mesh, config: Config):
-    """`step_gradients` compiled for the mesh: (state, batch) -> (gradients, sums)."""
+    """`update` compiled for the mesh: (state, batch) -> (state, sums). Gives up the old state."""
     return jax.jit(
-        partial(step_gradients, config),
+        partial(update, config, optimizer),
         in_shardings=(replicated(mesh), split_over(mesh)),
-        out_shardings=replicated(mesh),
-    )
-
-
-def jit_apply(mesh: Mesh, optimizer: optax.GradientTransformation):
-    """`apply` compiled for the mesh: (state, gradients, sums) -> state. Gives up the old state."""
-    return jax.jit(
-        partial(apply, optimizer),
-        in_shardings=replicated(mesh),
         out_shardings=replicated(mesh),
         donate_argnums=0,
     )

@@ -39,9 +39,13 @@ def init_state(config: Config) -> TrainState:
     return TrainState(jnp.int32(0), params, make_optimizer(config).init(params), dropout_key)
 
 
-def step_gradients(config: Config, state: TrainState, batch: Batch) -> tuple[Params, LossSums]:
-    """The gradients of the next update, with its own dropout."""
-    return gradients(config, state.params, batch, jax.random.fold_in(state.key, state.step))
+def update(
+    config: Config, optimizer: optax.GradientTransformation, state: TrainState, batch: Batch
+) -> tuple[TrainState, LossSums]:
+    """One optimizer update on one batch, with a dropout of its own."""
+    key = jax.random.fold_in(state.key, state.step)
+    grads, sums = gradients(config, state.params, batch, key)
+    return apply(optimizer, state, grads, sums), sums
 
 
 def gradients(
