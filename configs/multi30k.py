@@ -2,10 +2,9 @@
 
 command   python train.py configs/multi30k.py
 data      multi30k/en_de: downloaded once (1.3 MB), or taken from MULTI30K_DIR
-time      56 minutes of training on two CPU cores, 5,100 target tokens/s
-score     39.2 BLEU on test_2016_flickr (37.6 to 40.8) after the last update, beam 5, no averaging;
-          35.7 after 15 minutes, 38.2 after 39 (docs/benchmarks.md has the curve)
-          (with 12 batch shapes and before what docs/design.md lists under "What makes it fast")
+time      37 minutes of training on two CPU cores, about 10,400 target tokens/s once compiled
+score     38.9 BLEU on test_2016_flickr (37.3 to 40.5) after the last update, beam 5, no averaging;
+          37.1 after 15 minutes (docs/benchmarks.md has the curve)
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 """
 
