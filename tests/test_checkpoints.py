@@ -177,16 +177,27 @@ def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
     assert load_params(tmp_path, config, "3")[1] == "3: step 3"
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80", b"{", b"{}", b"3", b'{"bleu": null}'])
+@pytest.mark.parametrize("content", [b"", b"\x80", b"{", b"3", b"null", b"[1]"])
+@pytest.mark.parametrize("name", ["metrics/metrics", "_CHECKPOINT_METADATA"])
 @pytest.mark.parametrize("load", [partial(load_params, checkpoint="last"), restore])
-def test_damaged_scores_are_named_and_can_be_deleted(tmp_path, config, state, load, content):
+def test_a_damaged_description_is_named_and_can_be_deleted(
+    tmp_path, config, state, load, name, content
+):
     save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
-    scores = tmp_path / "checkpoints" / "3" / "metrics" / "metrics"
-    scores.write_bytes(content)
-    with pytest.raises(UserError, match=f"{scores} is damaged .*: delete this file"):
+    path = tmp_path / "checkpoints" / "3" / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path} is damaged .*: delete this file"):
         load(tmp_path, config=config)
-    scores.unlink()
+    path.unlink()
     load(tmp_path, config=config)
+
+
+def test_a_description_that_only_orbax_finds_damaged_gets_a_sentence(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    path = tmp_path / "checkpoints" / "3" / "_CHECKPOINT_METADATA"
+    path.write_text('{"init_timestamp_nsecs": "yesterday"}')
+    with pytest.raises(UserError, match="a checkpoint in .* is damaged .*: move one after"):
+        load_params(tmp_path, config, "last")
 
 
 @pytest.fixture(scope="module")

@@ -152,27 +152,41 @@ class Checkpoints:
 
 
 def _open(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
-    """Orbax reads the scores of all checkpoints first, and cannot go on where it cannot read one.
+    """Orbax describes all checkpoints first, and cannot go on where it cannot read one.
 
     Raises UserError that names such a file.
     """
-    for path in sorted(folder.glob("*/metrics/metrics")):
-        if not path.parts[-3].isdecimal():  # train.py is about to save it
+    files = [path for name in DESCRIPTIONS for path in folder.glob(f"*/{name}")]
+    for path in sorted(files):
+        relative = path.relative_to(folder)
+        if not relative.parts[0].isdecimal():  # train.py is about to save it
             continue
         try:
-            float(_bleu(json.loads(path.read_text())))
+            DESCRIPTIONS["/".join(relative.parts[1:])](json.loads(path.read_text()))
         except FileNotFoundError:  # train.py has just deleted it
             continue
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{path} is damaged ({_first_line(error)}): delete this file, and its checkpoint "
-                "counts as one saved without a validation"
+                f"{path} is damaged ({_first_line(error)}): delete this file, which only says when "
+                "its checkpoint was saved or how well it scored"
             ) from error
-    return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
+    try:
+        return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
+    except OSError:
+        raise
+    except Exception as error:  # whatever Orbax meets in a damaged file
+        raise UserError(
+            f"a checkpoint in {folder} is damaged ({_first_line(error)}): move one after the other "
+            "away, until the rest can be read"
+        ) from error
 
 
 def _bleu(metrics: dict[str, float]) -> float:
     return metrics["bleu"]
+
+
+DESCRIPTIONS = {"metrics/metrics": lambda read: float(_bleu(read)), "_CHECKPOINT_METADATA": dict}
+"""JSON files that Orbax reads when it lists checkpoints, and what fails on damaged ones."""
 
 
 @dataclass(frozen=True)
