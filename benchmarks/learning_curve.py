@@ -20,7 +20,8 @@ import orbax.checkpoint as ocp
 import tyro
 
 from benchmarks.measure import machine, table, versions
-from transformer.checkpoints import ITEMS, Progress, load_params
+from transformer.checkpoint_folder import open_checkpoints
+from transformer.checkpoints import Progress, load_params
 from transformer.command_line import load_run_config, run_command
 from transformer.config import Config, UserError
 from transformer.data.corpus import read_pairs
@@ -139,7 +140,7 @@ def progress_of_checkpoints(run: Path) -> dict[int, Progress]:
     if folder.is_dir():
         # Read only: train.py may be at work in the same folder.
         options = ocp.CheckpointManagerOptions(read_only=True)
-        manager = ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
+        manager = open_checkpoints(folder, options)
         steps = sorted(manager.all_steps())
     if not steps:
         raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")

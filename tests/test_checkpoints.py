@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import transformer.checkpoints as checkpoints_module
 from transformer.checkpoints import Checkpoints, Progress, average, load_params
 from transformer.config import UserError
 from transformer.training import parallel
@@ -177,8 +178,18 @@ def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
     assert load_params(tmp_path, config, "3")[1] == "3: step 3"
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80", b"{", b"3", b"null", b"[1]"])
-@pytest.mark.parametrize("name", ["metrics/metrics", "_CHECKPOINT_METADATA"])
+DAMAGES = [
+    *[("metrics/metrics", content) for content in (b"", b"\x80", b"{", b"3", b"null", b"[1]")],
+    *[("_CHECKPOINT_METADATA", content) for content in (b"", b"\x80", b"{", b"3", b"null", b"[1]")],
+    *[
+        ("metrics/metrics", b'{"bleu": %s}' % bleu)
+        for bleu in (b'"12"', b"NaN", b"true", b"9" * 500)
+    ],
+    ("metrics/metrics", b"[" * 100_000),
+]
+
+
+@pytest.mark.parametrize("name, content", DAMAGES, ids=range(len(DAMAGES)))
 @pytest.mark.parametrize("load", [partial(load_params, checkpoint="last"), restore])
 def test_a_damaged_description_is_named_and_can_be_deleted(
     tmp_path, config, state, load, name, content
@@ -190,6 +201,40 @@ def test_a_damaged_description_is_named_and_can_be_deleted(
         load(tmp_path, config=config)
     path.unlink()
     load(tmp_path, config=config)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"foo": 1}', b"[1]", b'{"epoch": "a"}', b'{"epoch": -1}', b'{"seconds": "long"}', b"\x80"],
+)
+def test_damaged_progress_is_a_damaged_checkpoint(tmp_path, config, state, content):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    (tmp_path / "checkpoints" / "6" / "progress" / "metadata").write_bytes(content)
+    assert int(restore(tmp_path, config)[0].step) == 3
+    assert steps_in(tmp_path) == [3]
+
+
+def test_a_checkpoint_deleted_while_it_is_chosen_is_not_called_damaged(
+    tmp_path, config, state, monkeypatch
+):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    choose = checkpoints_module._choose_steps
+
+    def choose_and_lose(*arguments):
+        steps = choose(*arguments)
+        if 6 in steps:
+            shutil.rmtree(tmp_path / "checkpoints" / "6")
+        return steps
+
+    monkeypatch.setattr(checkpoints_module, "_choose_steps", choose_and_lose)
+    assert load_params(tmp_path, config, "last")[1] == "last: step 3"
+
+
+def test_a_file_in_place_of_the_checkpoints_is_named(tmp_path, config):
+    (tmp_path / "checkpoints").write_text("")
+    for load in (partial(load_params, checkpoint="last"), restore):
+        with pytest.raises(UserError, match="checkpoints is not a folder"):
+            load(tmp_path, config=config)
 
 
 def test_a_description_that_only_orbax_finds_damaged_gets_a_sentence(tmp_path, config, state):

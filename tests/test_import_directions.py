@@ -72,8 +72,10 @@ ALLOWED = {
         "transformer.command_line",
         "transformer.data.tokenizer",
     },
+    "transformer.checkpoint_folder": {"transformer.config"},
     "transformer.checkpoints": {
         "transformer.config",
+        "transformer.checkpoint_folder",
         "transformer.model.params",
         "transformer.training.step",
     },

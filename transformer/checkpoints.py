@@ -3,11 +3,10 @@
 Parameters and optimizer state are separate items, so that translating never reads Adam's moments.
 """
 
-import json
 import logging
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,11 +18,15 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
+from transformer.checkpoint_folder import (
+    NewestAndBest,
+    bleu_of,
+    first_line,
+    open_checkpoints,
+)
 from transformer.config import Config, UserError
 from transformer.model.params import Params, init_params
 from transformer.training.step import TrainState, init_state
-
-ITEMS = ("params", "optimizer", "progress")
 
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells of every step it takes
 
@@ -51,10 +54,10 @@ class Checkpoints:
     def __init__(self, folder: Path, config: Config):
         self.config = config
         self.folder = folder.absolute() / "checkpoints"
-        self.manager = _open(
+        self.manager = open_checkpoints(
             self.folder,
             ocp.CheckpointManagerOptions(
-                best_fn=_bleu,
+                best_fn=bleu_of,
                 preservation_policy=NewestAndBest(config.train.keep_last, config.train.keep_best),
                 enable_async_checkpointing=True,
                 cleanup_tmp_directories=True,
@@ -99,15 +102,16 @@ class Checkpoints:
         for step in sorted(self.manager.all_steps(), reverse=True):
             try:
                 restored = self.manager.restore(step, args=self._restore_args(sharding))
+                progress = _progress(restored.progress)
             except Exception as error:  # whatever Orbax meets in a damaged file
                 errors[step] = error
                 continue
             for damaged, error in errors.items():
                 self._move_aside(damaged, error)
             state = _join(restored.params, restored.optimizer)
-            return state, Progress(**restored.progress)
+            return state, progress
         if errors:
-            reasons = "; ".join(f"{step}: {_first_line(error)}" for step, error in errors.items())
+            reasons = "; ".join(f"{step}: {first_line(error)}" for step, error in errors.items())
             raise UserError(
                 f"no checkpoint of {self.folder} can be read ({reasons}): "
                 "move the folder away to start anew"
@@ -130,7 +134,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             aside.parent.mkdir(exist_ok=True)
             shutil.move(self.folder / str(step), aside)
-            print(f"checkpoint {step} is damaged ({_first_line(error)}): moved to {aside}")
+            print(f"checkpoint {step} is damaged ({first_line(error)}): moved to {aside}")
         multihost_utils.sync_global_devices("a damaged checkpoint is moved aside")
         self.manager.reload()
 
@@ -146,61 +150,19 @@ class Checkpoints:
             yield
         except (OSError, ValueError) as error:
             raise UserError(
-                f"cannot save to {self.folder} ({_first_line(error)}): make room, then give the "
+                f"cannot save to {self.folder} ({first_line(error)}): make room, then give the "
                 "same command to go on from the last checkpoint"
             ) from error
 
 
-def _open(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
-    """Orbax describes all checkpoints first, and cannot go on where it cannot read one.
-
-    Raises UserError that names such a file.
-    """
-    files = [path for name in DESCRIPTIONS for path in folder.glob(f"*/{name}")]
-    for path in sorted(files):
-        relative = path.relative_to(folder)
-        if not relative.parts[0].isdecimal():  # train.py is about to save it
-            continue
-        try:
-            DESCRIPTIONS["/".join(relative.parts[1:])](json.loads(path.read_text()))
-        except FileNotFoundError:  # train.py has just deleted it
-            continue
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"{path} is damaged ({_first_line(error)}): delete this file, which only says when "
-                "its checkpoint was saved or how well it scored"
-            ) from error
-    try:
-        return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
-    except OSError:
-        raise
-    except Exception as error:  # whatever Orbax meets in a damaged file
-        raise UserError(
-            f"a checkpoint in {folder} is damaged ({_first_line(error)}): move one after the other "
-            "away, until the rest can be read"
-        ) from error
-
-
-def _bleu(metrics: dict[str, float]) -> float:
-    return metrics["bleu"]
-
-
-DESCRIPTIONS = {"metrics/metrics": lambda read: float(_bleu(read)), "_CHECKPOINT_METADATA": dict}
-"""JSON files that Orbax reads when it lists checkpoints, and what fails on damaged ones."""
-
-
-@dataclass(frozen=True)
-class NewestAndBest:
-    """Which checkpoints Orbax keeps: of the validated ones the newest and the best; the newest."""
-
-    newest: int
-    best: int
-
-    def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
-        validated = [point for point in checkpoints if point.metrics]
-        by_bleu = sorted(validated, key=lambda point: _bleu(point.metrics))
-        kept = [*validated[-self.newest :], *by_bleu[-self.best :], checkpoints[-1]]
-        return [any(point is other for other in kept) for point in checkpoints]
+def _progress(read: dict) -> Progress:
+    """Raises TypeError or ValueError when it is not what was saved."""
+    progress = Progress(**read)
+    if not all(type(number) is int and number >= 0 for number in (progress.epoch, progress.batch)):
+        raise ValueError("epoch and batch are not numbers of batches")
+    if type(progress.seconds) is not float:
+        raise ValueError("seconds is not a time")
+    return progress
 
 
 def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
@@ -209,11 +171,20 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
     `checkpoint`: `best` by validation BLEU, `last`, `average` of the last `train.average_last`
     validated ones, or a step. Raises UserError naming the steps that exist.
     """
+    for _ in range(10):
+        try:
+            return _load_params(folder, config, checkpoint)
+        except FileNotFoundError:  # train.py is at work, and has deleted it since: choose again
+            continue
+    return _load_params(folder, config, checkpoint)
+
+
+def _load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
     path = folder.absolute() / "checkpoints"
-    options = ocp.CheckpointManagerOptions(best_fn=_bleu, read_only=True)
+    options = ocp.CheckpointManagerOptions(best_fn=bleu_of, read_only=True)
     steps = []
-    if path.is_dir():
-        manager = _open(path, options)
+    if path.exists():
+        manager = open_checkpoints(path, options)
         steps = sorted(manager.all_steps())
     if not steps:
         raise UserError(f"{folder} has no checkpoint yet: train.py saves one after each validation")
@@ -241,7 +212,7 @@ def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) ->
     if checkpoint == "average":
         return validated[-config.train.average_last :]
     if checkpoint == "best":
-        return [max(validated, key=lambda step: (_bleu(scores[step]), step))]
+        return [max(validated, key=lambda step: (bleu_of(scores[step]), step))]
     if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(
@@ -264,8 +235,10 @@ def _restore_params(manager, config: Config, step: int) -> Params:
         args = ocp.args.Composite(params=ocp.args.StandardRestore(target))
         return manager.restore(step, args=args).params
     except Exception as error:  # whatever Orbax meets in a damaged file
+        if not (Path(manager.directory) / str(step)).exists():
+            raise FileNotFoundError(f"checkpoint {step} is gone") from error
         raise UserError(
-            f"checkpoint {step} is damaged or of another model ({_first_line(error)}): "
+            f"checkpoint {step} is damaged or of another model ({first_line(error)}): "
             "choose another checkpoint, and leave the model settings as that run has them"
         ) from error
 
@@ -279,8 +252,3 @@ def _optimizer_item(state: TrainState) -> dict:
 def _join(params: Params, optimizer: dict) -> TrainState:
     key = jax.random.wrap_key_data(optimizer["key"])
     return TrainState(optimizer["step"], params, optimizer["opt_state"], key)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__

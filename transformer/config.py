@@ -24,7 +24,10 @@ def one_line(error: BaseException) -> str:
 
 def cache_folder() -> Path:
     """The folder `transformer` in the user's cache folder (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "transformer"
+    except RuntimeError as error:
+        raise UserError("you have no home folder: set XDG_CACHE_HOME to a folder") from error
 
 
 @dataclass(frozen=True)

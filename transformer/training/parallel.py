@@ -57,7 +57,7 @@ def demand(device: str) -> None:
     """
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:
