@@ -4,7 +4,7 @@ from transformer.command_line import EvalCommand, parse_with_run, run_command
 
 
 def main(words: list[str]) -> None:
-    command, config = parse_with_run(EvalCommand, words, prog="eval.py")
+    command, config = parse_with_run(EvalCommand, words, prog="python eval.py")
 
     # Slow imports come after the command line has been understood.
     import json

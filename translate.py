@@ -12,7 +12,7 @@ from transformer.config import UserError
 
 
 def main(words: list[str]) -> None:
-    command, config = parse_with_run(TranslateCommand, words, prog="translate.py")
+    command, config = parse_with_run(TranslateCommand, words, prog="python translate.py")
 
     # Slow imports come after the command line has been understood.
     import sys

@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
-import tyro
 
 from benchmarks.measure import (
     alternate,
@@ -52,8 +51,8 @@ from benchmarks.measure import (
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, model_config
 from benchmarks.work import endless_search, step_operations
-from transformer.command_line import run_command
-from transformer.config import Config, ModelConfig, TrainConfig, UserError
+from transformer.command_line import parse_script, run_command
+from transformer.config import Config, ModelConfig, Positive, TrainConfig, UserError
 from transformer.model.batch import PAD, Batch
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
@@ -78,11 +77,11 @@ class Accelerator:
     """tiny: small models and batches on any device, to try the script; its times mean nothing."""
     models: tuple[Literal["base", "big"], ...] = ("base", "big")
     """Which of the paper's models to train."""
-    tokens: tuple[int, ...] = (25_000, 100_000)
+    tokens: tuple[Positive, ...] = (25_000, 100_000)
     """Target tokens an update, about."""
-    sentences: tuple[int, ...] = (32, 128)
+    sentences: tuple[Positive, ...] = (32, 128)
     """Sentences decoded together."""
-    rounds: int = 5
+    rounds: Positive = 5
     """Repetitions that are timed, each of five updates or searches."""
 
 
@@ -100,7 +99,7 @@ class Measured(NamedTuple):
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(Accelerator, args=words, prog="python -m benchmarks.accelerator")
+    command = parse_script(Accelerator, words, "python -m benchmarks.accelerator")
     backend, kind = in_own_process(device)
     tiny = command.shape == "tiny"
     if backend == "cpu" and not tiny:

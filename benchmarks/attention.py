@@ -21,11 +21,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import tyro
 from jax import Array
 
 from benchmarks.measure import alternate, machine, milliseconds, table, timed, versions
-from transformer.command_line import run_command
+from transformer.command_line import parse_script, run_command
+from transformer.config import Count, Positive
 from transformer.model.layers import attend, causal_mask
 from transformer.training import parallel
 
@@ -37,16 +37,16 @@ HEADS, WIDTH = 8, 64
 class Attention:
     """Measure attention alone."""
 
-    lengths: tuple[int, ...] = (32, 64, 128, 512)
+    lengths: tuple[Positive, ...] = (32, 64, 128, 512)
     """Tokens of a sentence."""
-    tokens: int = 0
+    tokens: Count = 0
     """Tokens together; 0: 25,000 on an accelerator, 2,048 on a CPU."""
-    rounds: int = 20
+    rounds: Positive = 20
     """Repetitions that are timed."""
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(Attention, args=words, prog="python -m benchmarks.attention")
+    command = parse_script(Attention, words, "python -m benchmarks.attention")
     on_cpu = jax.default_backend() == "cpu"
     dtype = jnp.float32 if on_cpu else jnp.bfloat16
     tokens = command.tokens or (2048 if on_cpu else 25_000)

@@ -37,13 +37,11 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
-import tyro
 from jax import Array
 
 from benchmarks.ctranslate2_model import (
@@ -55,21 +53,21 @@ from benchmarks.ctranslate2_model import (
 )
 from benchmarks.measure import (
     Ceilings,
-    Memory,
     ceilings,
     contest,
     cores,
     machine,
+    memory_cells,
     milliseconds,
+    quickest,
     require,
     table,
-    timed,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import log_probabilities, never_ending
-from transformer.command_line import run_command
-from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.command_line import parse_script, run_command
+from transformer.config import Config, DecodeConfig, ModelConfig, Positive
 from transformer.data.batching import pad_sources
 from transformer.decoding.translator import decoding_params, search_batch
 from transformer.model.params import Params, init_params
@@ -88,11 +86,11 @@ class Decoding:
 
     shape: ShapeName = "B"
     """Model shape."""
-    sentences: tuple[int, ...] = (1, 32)
+    sentences: tuple[Positive, ...] = (1, 32)
     """Sentences decoded together."""
-    beams: tuple[int, ...] = (1, 4)
+    beams: tuple[Positive, ...] = (1, 4)
     """Beam sizes; 1: greedy."""
-    rounds: int = 15
+    rounds: Positive = 15
     """Repetitions of each contestant that are timed."""
     contestants: tuple[Other, ...] = get_args(Other)
     """With whom ours is compared."""
@@ -112,7 +110,7 @@ Decoder = Callable[[], np.ndarray]
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(Decoding, args=words, prog="python -m benchmarks.decoding")
+    command = parse_script(Decoding, words, "python -m benchmarks.decoding")
     packages = ["torch", "transformers"] * ("marian" in command.contestants)
     require(*packages)
     model = forced_model(SHAPES[command.shape])
@@ -228,16 +226,15 @@ def ctranslate2_decoder(compute_type: str, task: Task) -> Decoder:
         )
         return np.array([[ids[name] for name in result.hypotheses[0]] for result in results])
 
-    settings = []
+    settings = {}
     for workers in sorted({1, min(cores(), task.sentences)}):
         translator = open_translator(task.folder, compute_type, cores() // workers, workers)
         again = partial(decode, translator, -(-task.sentences // workers))
-        again()
-        seconds = min(timed(again)[1] for _ in range(3))
-        settings.append((seconds, workers, again))
-    _, workers, best = min(settings, key=itemgetter(0))
-    print(f"CTranslate2 {compute_type}: best with {workers} at once", flush=True)
-    return best
+        again()  # the first call is slower
+        settings[f"{workers} at once"] = again
+    best = quickest(settings)
+    print(f"CTranslate2 {compute_type}: best with {best}", flush=True)
+    return settings[best]
 
 
 def marian_decoder(task: Task) -> Decoder:
@@ -305,15 +302,6 @@ def floor_seconds(task: Task, most: Ceilings) -> float:
     hypotheses = 1 + task.beam * (LENGTH - 1)
     operations = 2 * task.sentences * (encoder * LENGTH + decoder * hypotheses)
     return max(operations / most.flops, 4 * (encoder + decoder * LENGTH) / most.bytes)
-
-
-def memory_cells(memory: Memory | None) -> dict[str, str]:
-    if memory is None:
-        return {"peak MB": "-", "of it at work": "-"}
-    return {
-        "peak MB": f"{memory.peak / 1e6:,.0f}",
-        "of it at work": f"{memory.needed / 1e6:,.0f}",
-    }
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ import jax
 import tyro
 
 from benchmarks.measure import full_batch, machine, summary, table, timed, versions
-from transformer.command_line import load_config, run_command
-from transformer.config import Config
+from transformer.command_line import load_config, parse_script, run_command
+from transformer.config import Config, Positive
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import make_tokenizers
@@ -51,9 +51,9 @@ class EndToEnd:
 
     config_file: tyro.conf.Positional[Path]
     """A config file, such as configs/multi30k.py."""
-    updates: int = 60
+    updates: Positive = 60
     """Updates in a block."""
-    rounds: int = 9
+    rounds: Positive = 9
     """Blocks of each contestant that are timed; one more of each comes before."""
 
 
@@ -74,7 +74,7 @@ class Block(NamedTuple):
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(EndToEnd, args=words, prog="python -m benchmarks.end_to_end")
+    command = parse_script(EndToEnd, words, "python -m benchmarks.end_to_end")
     config = load_config(command.config_file)
     validate(config)
     mesh = parallel.make_mesh()

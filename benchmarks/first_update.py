@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
-import tyro
 
 from benchmarks.measure import full_batch, machine, summary, table, versions
-from transformer.command_line import load_config
+from transformer.command_line import load_config, parse_script, run_command
+from transformer.config import Positive
 from transformer.memory import keep_memory
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
@@ -33,11 +33,12 @@ SENTENCES, LENGTH, VOCABULARY = 32, 32, 37_000
 class FirstUpdate:
     """Time the first update of the base model."""
 
-    rounds: int = 3
+    rounds: Positive = 3
     """Starts with a warm cache."""
 
 
-def main(command: FirstUpdate) -> None:
+def main(words: list[str]) -> None:
+    command = parse_script(FirstUpdate, words, "python -m benchmarks.first_update")
     print(f"{machine()}\n{versions('jax')}\n")
     with tempfile.TemporaryDirectory() as folder:
         empty = start(folder)
@@ -80,4 +81,4 @@ def update() -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(FirstUpdate, prog="python -m benchmarks.first_update"))
+    run_command(main)

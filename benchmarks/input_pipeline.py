@@ -18,7 +18,8 @@ import numpy as np
 import tyro
 
 from benchmarks.measure import machine, summary, table, timed, versions
-from transformer.command_line import load_config, run_command
+from transformer.command_line import load_config, parse_script, run_command
+from transformer.config import Positive
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import TokenPairs
@@ -33,14 +34,14 @@ class InputPipeline:
 
     config_file: tyro.conf.Positional[Path]
     """A config file, such as configs/multi30k.py."""
-    epochs: int = 5
+    epochs: Positive = 5
     """Epochs of batches that are timed."""
     buckets: bool = False
     """List the batch shapes too."""
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(InputPipeline, args=words, prog="python -m benchmarks.input_pipeline")
+    command = parse_script(InputPipeline, words, "python -m benchmarks.input_pipeline")
     config = load_config(command.config_file)
     validate(config)
     text, read_seconds = timed(lambda: list(read_pairs(config.data, "train")))

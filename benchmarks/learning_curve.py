@@ -12,6 +12,7 @@ that are left (the newest `train.keep_last` and the best `train.keep_best`) are 
 set as eval.py would, and so is the average of the last `train.average_last`.
 """
 
+import contextlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,8 @@ import tyro
 from benchmarks.measure import machine, table, versions
 from transformer.checkpoint_folder import open_checkpoints
 from transformer.checkpoints import Progress, load_params
-from transformer.command_line import load_run_config, run_command
-from transformer.config import Config, UserError
+from transformer.command_line import load_run_config, parse_script, run_command
+from transformer.config import Config, Positive, UserError
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
@@ -38,12 +39,12 @@ class LearningCurve:
     """The run folder that train.py made."""
     test: bool = False
     """Score the checkpoints that are left on the test set too."""
-    beam_size: int = 5
+    beam_size: Positive = 5
     """Beam for the test set."""
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(LearningCurve, args=words, prog="python -m benchmarks.learning_curve")
+    command = parse_script(LearningCurve, words, "python -m benchmarks.learning_curve")
     config = load_run_config(command.run)
     print(f"{command.run}, on this machine now: {machine()}, {versions('jax')}\n")
     lines = read_metrics(command.run / "metrics.jsonl")
@@ -55,15 +56,15 @@ def main(words: list[str]) -> None:
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The lines of metrics.jsonl; the last may be only half written."""
+    """The reports in metrics.jsonl; what is no report, such as a last line half written, is not."""
     if not path.exists():
         raise UserError(f"{path} does not exist: train.py writes it after the first updates")
     lines = []
     for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            if isinstance(line, dict) and {"step", "seconds"} <= line.keys():
+                lines.append(line)
     return lines
 
 

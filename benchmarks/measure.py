@@ -130,6 +130,12 @@ def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, flo
     return result, time.perf_counter() - start
 
 
+def quickest(contestants: dict[str, Callable[[], object]]) -> str:
+    """The name of the contestant whose better of two repetitions is the shortest."""
+    seconds = {name: min(timed(run)[1] for _ in range(2)) for name, run in contestants.items()}
+    return min(seconds, key=seconds.get)
+
+
 def summary(seconds: Sequence[float]) -> Timing:
     """The order statistics of some durations."""
     if len(seconds) == 1:
@@ -145,6 +151,13 @@ def milliseconds(timing: Timing) -> dict[str, str]:
         "min": f"{1000 * timing.least:.1f}",
         "quartiles": f"{1000 * timing.lower_quartile:.1f} - {1000 * timing.upper_quartile:.1f}",
     }
+
+
+def memory_cells(memory: Memory | None) -> dict[str, str]:
+    """Cells of a table: the peak, and what of it came after the imports, in MB of 10^6 bytes."""
+    sizes = [memory.peak, memory.needed] if memory else []
+    shown = [f"{size / 1e6:,.0f}" for size in sizes] or ["-", "-"]
+    return dict(zip(("peak MB", "above the imports"), shown))
 
 
 def ceilings(size: int = 3072, megabytes: int = 512, rounds: int = 7) -> Ceilings:

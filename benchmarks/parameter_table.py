@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Literal
 
 import jax
-import tyro
 
 from benchmarks.measure import table, versions
-from transformer.command_line import load_config
+from transformer.command_line import load_config, parse_script, run_command
 from transformer.config import ModelConfig
 from transformer.model.params import Params, count_params, init_params, param_table
 
@@ -36,7 +35,8 @@ class ParameterTable:
     """List the name, shape and size of every weight of this model too."""
 
 
-def main(command: ParameterTable) -> None:
+def main(words: list[str]) -> None:
+    command = parse_script(ParameterTable, words, "python -m benchmarks.parameter_table")
     print(f"{versions('jax')}; a shared vocabulary of {VOCABULARY:,}, no biases in attention\n")
     rows = []
     for name, millions in PAPER_MILLIONS.items():
@@ -84,4 +84,4 @@ def vocabulary_for(parameters: float, count: int, d_model: int) -> int:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(ParameterTable, prog="python -m benchmarks.parameter_table"))
+    run_command(main)

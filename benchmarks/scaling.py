@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import jax
-import tyro
 
 from benchmarks.input_pipeline import take_epoch
 from benchmarks.measure import (
@@ -41,14 +40,15 @@ from benchmarks.measure import (
     full_batch,
     in_own_process,
     machine,
+    memory_cells,
     memory_status,
     table,
     timed,
     versions,
 )
 from benchmarks.work import endless_search
-from transformer.command_line import run_command
-from transformer.config import Config, DataConfig, ModelConfig
+from transformer.command_line import parse_script, run_command
+from transformer.config import Config, DataConfig, ModelConfig, Positive
 from transformer.data.batching import make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encode_pairs
@@ -92,12 +92,12 @@ class Scaling:
 
     axes: tuple[Axis, ...] = (*TRAINING, *DECODING, "corpus")
     """What grows."""
-    rounds: int = 7
+    rounds: Positive = 7
     """Repetitions of each training step and search that are timed."""
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(Scaling, args=words, prog="python -m benchmarks.scaling")
+    command = parse_script(Scaling, words, "python -m benchmarks.scaling")
     print(f"{machine()}\n{versions('jax')}, {parallel.describe_devices()}")
     print(f"training and decoding: d_model 256, d_ff 1024, 4 heads, beam 4, {Work()}")
     for axis in command.axes:
@@ -202,8 +202,7 @@ def corpus_rows(sizes: Sequence[int]) -> list[dict[str, str]]:
             "tokens s": f"{one.tokens:.2f}",
             "plan s": f"{one.plan:.2f}",
             "epoch s": f"{one.epoch:.2f}",
-            "peak MB": f"{one.memory.peak / 1e6:,.0f}" if one.memory else "-",
-            "MB above the imports": f"{one.memory.needed / 1e6:,.0f}" if one.memory else "-",
+            **memory_cells(one.memory),
         }
         for row, one in zip(growth_rows("pairs", sizes, totals), found)
     ]

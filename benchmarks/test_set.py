@@ -36,11 +36,11 @@ import numpy as np
 import tyro
 
 from benchmarks.ctranslate2_model import Translator, open_translator, save_model, vocabulary
-from benchmarks.measure import Outcome, contest, cores, machine, table, timed, versions
+from benchmarks.measure import Outcome, contest, cores, machine, quickest, table, versions
 from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
-from transformer.command_line import load_run_config, run_command
-from transformer.config import Config, ModelConfig, UserError
+from transformer.command_line import load_run_config, parse_script, run_command
+from transformer.config import Config, ModelConfig, Positive, UserError
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
@@ -67,11 +67,11 @@ class TestSet:
     """The run folder that train.py made."""
     checkpoint: str = "best"
     """best (by validation BLEU), last, average (of the last few) or a step."""
-    sentences: int = 1000
+    sentences: Positive = 1000
     """Sentences of the test set to translate: the first so many."""
-    rounds: int = 5
+    rounds: Positive = 5
     """Times that each contestant translates them, timed."""
-    beam_size: int = 4
+    beam_size: Positive = 4
     """Hypotheses kept; 1: greedy."""
 
 
@@ -94,7 +94,7 @@ class Work(NamedTuple):
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(TestSet, args=words, prog="python -m benchmarks.test_set")
+    command = parse_script(TestSet, words, "python -m benchmarks.test_set")
     config = same_search(load_run_config(command.run), command.beam_size)
     sources, references = read_test_set(config, command.sentences)
     params, label = load_params(command.run, config, command.checkpoint)
@@ -138,9 +138,9 @@ def same_search(config: Config, beam_size: int) -> Config:
 def read_test_set(config: Config, count: int) -> tuple[list[str], list[str]]:
     """The first `count` sources that are not blank, and their references."""
     pairs = (pair for pair in read_pairs(config.data, "test") if pair[0].strip())
-    chosen = list(itertools.islice(pairs, max(count, 0)))
+    chosen = list(itertools.islice(pairs, count))
     if not chosen:
-        raise UserError("there is nothing to translate: the test set or --sentences is empty")
+        raise UserError("there is nothing to translate: the test set is empty")
     sources, references = zip(*chosen)
     return list(sources), list(references)
 
@@ -187,18 +187,17 @@ def build_theirs(
 ) -> Callable[[], Translations]:
     """CTranslate2 at its best setting, which is printed."""
     tokenizers = load_tokenizers(work.run / "tokenizer", work.config.data)
-    seconds = {}
+    settings = {}
     for workers, threads in sorted({(1, cores()), (cores(), 1)}):
         translator = open_translator(folder, compute_type, threads, workers)
         decoder = their_decoder(translator, tokenizers, work.config.decode.beam_size, limit)
         decoder(work.sources[: 4 * workers], "examples", 4)  # the first call is slower
         for batch_type, size in BATCHES:
             setting = f"{workers} x {threads} threads, batches of {size} {batch_type}"
-            contestant = partial(decoder, work.sources, batch_type, size)
-            seconds[setting] = min(timed(contestant)[1] for _ in range(2)), contestant
-    setting = min(seconds, key=lambda setting: seconds[setting][0])
-    print(f"CTranslate2 {compute_type}, best of {len(seconds)} settings: {setting}", flush=True)
-    return seconds[setting][1]
+            settings[setting] = partial(decoder, work.sources, batch_type, size)
+    best = quickest(settings)
+    print(f"CTranslate2 {compute_type}, best of {len(settings)} settings: {best}", flush=True)
+    return settings[best]
 
 
 def their_decoder(

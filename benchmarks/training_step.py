@@ -24,9 +24,10 @@ Time: each in a process of its own, a step each in turn. "compile s" is what the
 longer than the median: compiling, and with eager contestants what else happens once. All processes
 keep freed memory, as train.py does (transformer/memory.py), which makes torch quicker too.
 
-Memory: resident memory of those processes (Linux), in MB of 10^6 bytes, at most during a step.
-Compiling is over by then, but what it leaves behind counts. All import jax, of which the peers
-need nothing. XLA's plan is what the compiler says of ours: arguments, results and temporaries.
+Memory: resident memory of those processes (Linux), in MB of 10^6 bytes, at most during a step, and
+of it what came after importing jax, of which the peers need nothing (torch itself comes after).
+Compiling is over by then, but what it leaves behind counts. XLA's plan is what the compiler
+says of ours: arguments, results and temporaries.
 
 Ceiling: how ours compares with what the machine does with large matrix products and large copies.
 """
@@ -39,7 +40,6 @@ from typing import Literal, TypeAlias
 
 import jax
 import numpy as np
-import tyro
 
 from benchmarks.measure import (
     Ceilings,
@@ -48,6 +48,7 @@ from benchmarks.measure import (
     contest,
     full_batch,
     machine,
+    memory_cells,
     milliseconds,
     require,
     table,
@@ -55,8 +56,8 @@ from benchmarks.measure import (
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import step_operations
-from transformer.command_line import run_command
-from transformer.config import Config, ModelConfig, OptimizerConfig
+from transformer.command_line import parse_script, run_command
+from transformer.config import Config, Fraction, ModelConfig, OptimizerConfig, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
 from transformer.training import parallel
@@ -75,16 +76,16 @@ class TrainingStep:
 
     shapes: tuple[ShapeName, ...] = ("A", "B")
     """Model shapes."""
-    rounds: int = 20
+    rounds: Positive = 20
     """Steps of each contestant that are timed."""
-    dropout: tuple[float, ...] = (0.1, 0.0)
+    dropout: tuple[Fraction, ...] = (0.1, 0.0)
     """Dropout rates; 0: none."""
     contestants: tuple[Peer, ...] = ("torch-eager", "torch-compile", "marian")
     """With whom ours is compared."""
 
 
 def main(words: list[str]) -> None:
-    command = tyro.cli(TrainingStep, args=words, prog="python -m benchmarks.training_step")
+    command = parse_script(TrainingStep, words, "python -m benchmarks.training_step")
     packages = ["torch"] * bool(command.contestants)
     packages += ["transformers"] * ("marian" in command.contestants)
     require(*packages)
@@ -186,7 +187,7 @@ def result_rows(outcomes: dict[str, Outcome], shape: Shape, planned: int) -> Ite
             "target tokens/s": f"{shape.sentences * LENGTH / timing.median:,.0f}",
             "compile s": f"{max(first - timing.median, 0):.1f}",
             "time / ours": f"{timing.median / ours.timing.median:.2f}",
-            "peak MB": f"{memory.peak / 1e6:,.0f}" if memory else "-",
+            **memory_cells(memory),
             "peak / ours": f"{memory.peak / ours.memory.peak:.2f}" if memory else "-",
             "XLA's plan MB": f"{planned / 1e6:,.0f}" if name == "ours" else "-",
         }

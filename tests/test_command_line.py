@@ -11,11 +11,12 @@ from transformer.command_line import (
     EvalCommand,
     load_config,
     load_run_config,
+    parse_script,
     parse_train,
     parse_with_run,
     run_command,
 )
-from transformer.config import Config, DecodeConfig, UserError, from_json, to_json
+from transformer.config import Config, DecodeConfig, Positive, UserError, from_json, to_json
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ["train.py", "eval.py", "translate.py"]
@@ -130,3 +131,39 @@ def test_a_user_error_is_printed_and_a_bug_is_not_hidden(monkeypatch, capsys):
     assert capsys.readouterr().err == "error: the remedy\n"
     with pytest.raises(ZeroDivisionError):
         run_command(fail(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes."),
+        RuntimeError("INTERNAL: YNNPACK operation failed"),
+    ],
+)
+def test_too_little_memory_is_a_sentence_with_settings_to_lower(error, monkeypatch, capsys):
+    def main(words):
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with pytest.raises(SystemExit) as stop:
+        run_command(main)
+    assert stop.value.code == 2
+    assert "out of memory; lower data.batch_tokens" in capsys.readouterr().err
+
+
+def test_a_scripts_own_settings_are_checked_too():
+    @dataclasses.dataclass(frozen=True)
+    class Script:
+        """A script."""
+
+        rounds: Positive = 3
+        sizes: tuple[Positive, ...] = (1, 2)
+
+    assert parse_script(Script, ["--rounds", "4"], "script") == Script(rounds=4)
+    with pytest.raises(UserError, match=r"rounds \(0\) must be at least 1"):
+        parse_script(Script, ["--rounds", "0"], "script")
+    with pytest.raises(UserError, match=r"sizes \(\(3, 0\)\) must be at least 1"):
+        parse_script(Script, ["--sizes", "3", "0"], "script")
+    with pytest.raises(UserError, match="all settings: script --help"):
+        parse_script(Script, ["--sise", "3"], "script")

@@ -103,6 +103,11 @@ REFUSED = [
     ("train", {"average_last": 9}, r"train.average_last \(9\) must not exceed train.keep_last"),
     ("train", {"steps": "many"}, r"train.steps \('many'\) must be of type int"),
     ("decode", {"beam_size": 0}, r"decode.beam_size \(0\) must be at least 1"),
+    ("decode", {"beam_size": 2**31 - 1}, r"decode.beam_size \(2147483647\) must be below 1001"),
+    ("decode", {"max_extra_length": 2**31 - 1}, r"\(2147483647\) must be below 100001"),
+    ("data", FILES | {"train_files": ("a", 5)}, r"data.train_files \(\('a', 5\)\) .* type str"),
+    ("data", FILES | {"train_files": "ab"}, r"data.train_files \('ab'\) must be of type tuple"),
+    ("data", {"tsv_columns": (1,)}, r"data.tsv_columns \(\(1,\)\) must be 2 values"),
     ("decode", {"stop": "never"}, r"decode.stop \('never'\) must be one of: bound, full"),
 ]
 

@@ -27,9 +27,12 @@ from transformer.config import (
     from_json,
 )
 from transformer.memory import keep_memory
-from transformer.validation import validate
+from transformer.validation import check_limits, validate
 
 Command = TypeVar("Command")
+
+OUT_OF_MEMORY = re.compile("out of memory|YNNPACK operation failed", re.IGNORECASE)
+"""What XLA says then; the second where a product on a CPU finds no room to work."""
 
 
 def run_command(main: Callable[[list[str]], None]) -> None:
@@ -58,7 +61,7 @@ def run_command(main: Callable[[list[str]], None]) -> None:
         reason = f"{error.strerror or error}: {error.filename or 'standard output'}"
         _refuse(f"{reason}; see that there is room, and that it may be used")
     except Exception as error:
-        if not isinstance(error, MemoryError) and "out of memory" not in str(error).lower():
+        if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise
         _refuse(
             "out of memory; lower data.batch_tokens or the size of the model for training, "
@@ -138,7 +141,7 @@ def parse_train(words: list[str]) -> TrainCommand:
         begun = (run / "config.json").is_file()  # then that run has taken over already
         config = taking_over(config, from_run, load_run_config(run if begun else Path(from_run)))
     default = TrainCommand(path or tyro.MISSING, config)
-    command = _parse(TrainCommand, words, default, prog="train.py")
+    command = _parse(TrainCommand, words, default, prog="python train.py")
     run = command.run or _default_run(command.config_file)
     if from_run:
         _check_taken_over(command, run, config)
@@ -180,13 +183,20 @@ def _word_after(option: str, words: list[str]) -> str | None:
 
 def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:
     """An EvalCommand or TranslateCommand, and the run's config with its `decode` settings."""
-    path = _first_word(words, f"python {prog} RUN [--settings]")
+    path = _first_word(words, f"{prog} RUN [--settings]")
     config = load_run_config(path) if path else Config()
     default = command(path or tyro.MISSING, decode=config.decode)
     parsed = _parse(command, words, default, prog)
     config = dataclasses.replace(config, decode=parsed.decode)
     validate(config)
     return parsed, config
+
+
+def parse_script(command: type[Command], words: list[str], prog: str) -> Command:
+    """The settings of a script that has its own alone, checked."""
+    parsed = _parse(command, words, tyro.MISSING_NONPROP, prog)
+    check_limits(parsed)
+    return parsed
 
 
 def _parse(command: type[Command], words: list[str], default: Command, prog: str) -> Command:
@@ -200,7 +210,7 @@ def _parse(command: type[Command], words: list[str], default: Command, prog: str
             raise
         body = complaint.getvalue().split("For full helptext")[0].partition("\n")[2]  # no title
         sentence = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", body).split())
-        raise UserError(f"{sentence} (all settings: python {prog} --help)") from None
+        raise UserError(f"{sentence} (all settings: {prog} --help)") from None
 
 
 def _first_word(words: list[str], usage: str) -> Path | None:

@@ -50,6 +50,7 @@ Count = Annotated[int, Limit(0, below=2**31)]
 PositiveNumber = Annotated[float, Limit(0, above=True)]
 Number = Annotated[float, Limit(0)]
 Fraction = Annotated[float, Limit(0, below=1)]
+BeamSize = Annotated[int, Limit(1, below=1001)]
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class TrainConfig:
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000
     """Updates between validations, each followed by a checkpoint."""
-    validation_beam_size: Positive = 1
+    validation_beam_size: BeamSize = 1
     """Beam of the validation BLEU; 1: greedy."""
     keep_last: Positive = 5
     """Newest checkpoints kept."""
@@ -211,7 +212,7 @@ class TrainConfig:
 class DecodeConfig:
     """Beam search as in section 6.1."""
 
-    beam_size: Positive = 4
+    beam_size: BeamSize = 4
     """Hypotheses kept; 1: greedy."""
     alpha: Number = 0.6
     """Strength of the length normalisation; 0: none."""
@@ -219,7 +220,7 @@ class DecodeConfig:
     """What log-probabilities are divided by: ((5 + length) / 6)^alpha or length^alpha."""
     stop: Literal["bound", "full"] = "bound"
     """When a sentence is done: no open hypothesis can still win, or beam_size have ended."""
-    max_extra_length: Count = 50
+    max_extra_length: Annotated[int, Limit(0, below=100_001)] = 50
     """Longest output, EOS included: source tokens plus this."""
     max_source_length: Positive = 1024
     """Longest source, in tokens; what is beyond is cut off, with a warning."""

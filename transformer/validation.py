@@ -4,21 +4,25 @@ import dataclasses
 import typing
 from typing import Annotated, Literal
 
-from transformer.config import Config, UserError
+from transformer.config import Config, Limit, UserError
 
 
 def validate(config: Config) -> None:
     """Refuse settings that are out of range or do not fit together (UserError, one sentence)."""
     for section in dataclasses.fields(config):
-        values = getattr(config, section.name)
-        for name, hint in typing.get_type_hints(type(values), include_extras=True).items():
-            value = getattr(values, name)
-            refusal = _refusal(value, hint)
-            if refusal:
-                raise UserError(f"{section.name}.{name} ({value!r}) {refusal}")
+        check_limits(getattr(config, section.name), f"{section.name}.")
     for subject, allowed, rule in _rules(config):
         if not allowed:
             raise UserError(f"{subject} {rule}")
+
+
+def check_limits(settings: object, prefix: str = "") -> None:
+    """Refuse fields of a dataclass that are not what they are annotated with (UserError)."""
+    for name, hint in typing.get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        refusal = _refusal(value, hint)
+        if refusal:
+            raise UserError(f"{prefix}{name} ({value!r}) {refusal}")
 
 
 def _refusal(value: object, hint: object) -> str | None:
@@ -26,17 +30,19 @@ def _refusal(value: object, hint: object) -> str | None:
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         return None if value in choices else f"must be one of: {', '.join(choices)}"
-    kind, *limits = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-    inner = typing.get_args(kind)
-    if typing.get_origin(kind) is tuple and inner[-1] is not Ellipsis:
-        if not isinstance(value, tuple) or len(value) != len(inner):
+    kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+    if typing.get_origin(kind) is tuple and isinstance(value, tuple):
+        inner = typing.get_args(kind)
+        inner = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        if len(value) != len(inner):
             return f"must be {len(inner)} values"
         return next(filter(None, map(_refusal, value, inner)), None)
     kind = typing.get_origin(kind) or kind
     accepted = (int, float) if kind is float else kind
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         return f"must be of type {kind.__name__}"
-    return limits[0].refusal(value) if limits else None
+    limits = (mark for mark in marks if isinstance(mark, Limit))
+    return next(filter(None, (limit.refusal(value) for limit in limits)), None)
 
 
 def _rules(config: Config) -> list[tuple[str, bool, str]]:
