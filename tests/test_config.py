@@ -50,6 +50,11 @@ def test_an_unknown_setting_in_a_saved_config_is_named():
         from_json(json.dumps(saved))
 
 
+def test_an_unknown_section_in_a_saved_config_is_named():
+    with pytest.raises(UserError, match="unknown section modle"):
+        from_json('{"modle": {"d_model": 64}}')
+
+
 def test_settings_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().model.d_model = 3

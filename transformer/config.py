@@ -256,16 +256,16 @@ def to_json(config: Config) -> str:
 
 def from_json(text: str) -> Config:
     """The inverse of `to_json`. Raises UserError naming the field that does not fit."""
-    sections = {}
-    for section in dataclasses.fields(Config):
-        kind = typing.get_type_hints(Config)[section.name]
-        values = json.loads(text).get(section.name, {})
+    kinds, sections = typing.get_type_hints(Config), {}
+    for section, values in json.loads(text).items():
+        if section not in kinds:
+            raise UserError(f"unknown section {section} in the saved config")
         if not isinstance(values, dict):
-            raise UserError(f"{section.name} must hold settings in the saved config")
-        unknown = set(values) - {f.name for f in dataclasses.fields(kind)}
+            raise UserError(f"{section} must hold settings in the saved config")
+        unknown = set(values) - {f.name for f in dataclasses.fields(kinds[section])}
         if unknown:
-            raise UserError(f"unknown setting {section.name}.{min(unknown)} in the saved config")
-        sections[section.name] = kind(
+            raise UserError(f"unknown setting {section}.{min(unknown)} in the saved config")
+        sections[section] = kinds[section](
             **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         )
     return Config(**sections)

@@ -58,14 +58,14 @@ def demand(device: str) -> None:
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says: positions are int32
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:
         found = jax.default_backend()
     except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"JAX finds no device ({one_line(error)}): look at JAX_PLATFORMS"
-        ) from error
+        reason = one_line(error) or f"it is told to use {jax.config.jax_platforms}"
+        raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
         raise UserError(
