@@ -51,7 +51,7 @@ from benchmarks.measure import (
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, model_config
 from benchmarks.work import endless_search, step_operations
-from transformer.command_line import parse_script, run_command
+from transformer.command_line import OUT_OF_MEMORY, parse_script, run_command
 from transformer.config import Config, ModelConfig, Positive, TrainConfig, UserError
 from transformer.model.batch import PAD, Batch
 from transformer.training import parallel
@@ -190,7 +190,7 @@ def measure_in_parts(
         try:
             return in_own_process(measure_training, command, contestant, config, sentences), parts
         except Exception as error:
-            if "out of memory" not in str(error).lower() or parts == MOST_PARTS:
+            if not OUT_OF_MEMORY.search(str(error)) or parts == MOST_PARTS:
                 raise
         parts *= 2
 

@@ -2,13 +2,13 @@
 
 import operator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
 try:
     from ctranslate2 import Translator
-    from ctranslate2.specs import common_spec, transformer_spec
 except ModuleNotFoundError as error:
     raise SystemExit("this needs CTranslate2: pip install -e '.[bench]'") from error
 
@@ -17,22 +17,26 @@ from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.layers import position_encoding
 from transformer.model.params import Attention, DecoderLayer, Embedding, EncoderLayer, Norm, Params
 
+if TYPE_CHECKING:
+    from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
+    from ctranslate2.specs.transformer_spec import (
+        TransformerDecoderLayerSpec,
+        TransformerEncoderLayerSpec,
+    )
+
 UNKNOWN = 3
-ACTIVATIONS = {
-    "relu": common_spec.Activation.RELU,
-    "gelu": common_spec.Activation.GELU,
-    "swish": common_spec.Activation.SWISH,
-}
 
 
 def save_model(config: ModelConfig, params: Params, folder: Path, max_length: int) -> None:
     """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`."""
+    from ctranslate2.specs import common_spec, transformer_spec  # with torch: not for contestants
+
     params = jax.tree.map(np.asarray, params)
     spec = transformer_spec.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
-        activation=ACTIVATIONS[config.activation],
+        activation=common_spec.Activation[config.activation.upper()],
     )
     stacks = [
         (spec.encoder, params.encoder, params.embedding.source_positions),
@@ -89,8 +93,7 @@ def open_translator(folder: Path, compute_type: str, threads: int, workers: int 
 
 
 def set_layer(
-    spec: transformer_spec.TransformerEncoderLayerSpec
-    | transformer_spec.TransformerDecoderLayerSpec,
+    spec: "TransformerEncoderLayerSpec | TransformerDecoderLayerSpec",
     layer: EncoderLayer | DecoderLayer,
 ) -> None:
     queries, keys, values = inward(layer.self_attention)
@@ -127,12 +130,12 @@ def outward(attention: Attention) -> Linear:
     return attention.w_o.reshape(-1, attention.w_o.shape[-1]).T, attention.b_o
 
 
-def fuse(spec: common_spec.LinearSpec, *parts: Linear) -> None:
+def fuse(spec: "LinearSpec", *parts: Linear) -> None:
     """Sets a linear layer to several with the same input, one below the other."""
     spec.weight = np.ascontiguousarray(np.concatenate([weight for weight, _ in parts]))
     if parts[0][1] is not None:
         spec.bias = np.concatenate([bias for _, bias in parts])
 
 
-def set_norm(spec: common_spec.LayerNormSpec, norm: Norm) -> None:
+def set_norm(spec: "LayerNormSpec", norm: Norm) -> None:
     spec.gamma, spec.beta = norm.scale, norm.bias

@@ -28,8 +28,8 @@ longer than the median: compiling, and with the others what else happens once. T
 `floor_seconds`.
 
 Memory: resident memory of those processes (Linux), in MB of 10^6 bytes: at most, and of it what
-came after importing jax and CTranslate2, which all do (for marian that is torch too). Compiling is
-over when it is measured.
+came after importing jax and CTranslate2, which all do (torch, which marian alone needs, comes
+after). Compiling is over when it is measured.
 """
 
 import tempfile
@@ -65,9 +65,9 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
-from benchmarks.work import log_probabilities, never_ending
+from benchmarks.work import floor_seconds, log_probabilities, never_ending
 from transformer.command_line import parse_script, run_command
-from transformer.config import Config, DecodeConfig, ModelConfig, Positive
+from transformer.config import BeamSize, Config, DecodeConfig, ModelConfig, Positive
 from transformer.data.batching import pad_sources
 from transformer.decoding.translator import decoding_params, search_batch
 from transformer.model.params import Params, init_params
@@ -88,7 +88,7 @@ class Decoding:
     """Model shape."""
     sentences: tuple[Positive, ...] = (1, 32)
     """Sentences decoded together."""
-    beams: tuple[Positive, ...] = (1, 4)
+    beams: tuple[BeamSize, ...] = (1, 4)
     """Beam sizes; 1: greedy."""
     rounds: Positive = 15
     """Repetitions of each contestant that are timed."""
@@ -168,6 +168,7 @@ def compare(command: Decoding, task: Task, params: Params, most: Ceilings) -> li
         name: log_probabilities(task.model, params, sources, tokens)
         for name, tokens in outputs.items()
     }
+    floor = floor_seconds(task.model, task.sentences, task.beam, most)
     variety = np.mean([len(set(row)) for row in outputs[BASELINE].tolist()])
     search = "greedy" if task.beam == 1 else f"beam {task.beam}"
     print(f"sentences: {task.sentences}, {search}: {variety:.0f} different tokens in an output")
@@ -178,7 +179,7 @@ def compare(command: Decoding, task: Task, params: Params, most: Ceilings) -> li
             "contestant": name,
             **milliseconds(timing),
             "compile s": f"{max(first - timing.median, 0):.1f}",
-            "float32 floor ms": f"{1000 * floor_seconds(task, most):.1f}",
+            "float32 floor ms": f"{1000 * floor:.1f}",
             "time / ours": f"{timing.median / ours:.2f}",
             "same tokens": f"{np.mean((outputs[name] == outputs[BASELINE]).all(1)):.0%}",
             "nats lost": f"{np.mean(scores[BASELINE] - scores[name]):.1e}",
@@ -284,24 +285,6 @@ def random_sources(count: int) -> np.ndarray:
 
 def padded_sources(task: Task) -> np.ndarray:
     return pad_sources(random_sources(task.sentences), task.sentences, LENGTH)
-
-
-def floor_seconds(task: Task, most: Ceilings) -> float:
-    """What no decoding in float32 can beat, as long as the weights do not fit into a cache.
-
-    Either the matrix products with the weights, two operations for each weight and position, at
-    the speed of large ones; or reading the weights, those of decoder and output for each token
-    anew, at the speed of a large copy. All else is free. The first token has one hypothesis.
-    """
-    model = task.model
-    square, feed_forward = model.d_model**2, 2 * model.d_model * model.d_ff
-    encoder = model.encoder_layers * (4 * square + feed_forward)
-    encoder += model.decoder_layers * 2 * square  # the keys and values of cross-attention
-    decoder = model.decoder_layers * (6 * square + feed_forward)
-    decoder += model.d_model * model.target_vocab_size
-    hypotheses = 1 + task.beam * (LENGTH - 1)
-    operations = 2 * task.sentences * (encoder * LENGTH + decoder * hypotheses)
-    return max(operations / most.flops, 4 * (encoder + decoder * LENGTH) / most.bytes)
 
 
 if __name__ == "__main__":

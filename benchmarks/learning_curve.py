@@ -24,7 +24,7 @@ from benchmarks.measure import machine, table, versions
 from transformer.checkpoint_folder import open_checkpoints
 from transformer.checkpoints import Progress, load_params
 from transformer.command_line import load_run_config, parse_script, run_command
-from transformer.config import Config, Positive, UserError
+from transformer.config import BeamSize, Config, UserError
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
@@ -39,7 +39,7 @@ class LearningCurve:
     """The run folder that train.py made."""
     test: bool = False
     """Score the checkpoints that are left on the test set too."""
-    beam_size: Positive = 5
+    beam_size: BeamSize = 5
     """Beam for the test set."""
 
 
@@ -56,7 +56,7 @@ def main(words: list[str]) -> None:
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The reports in metrics.jsonl; what is no report, such as a last line half written, is not."""
+    """The reports in metrics.jsonl; lines that are none, such as a half-written last one, apart."""
     if not path.exists():
         raise UserError(f"{path} does not exist: train.py writes it after the first updates")
     lines = []

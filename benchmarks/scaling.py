@@ -11,7 +11,7 @@ A table an axis, along which one size grows and the others stay. `ms a unit` is 
 the size, and `a unit / first` how that changes: it falls while costs that do not grow with this
 size still weigh, stays where cost is linear, and would rise if it grew faster. `ms each further
 unit` is the slope from the row before: constant where the cost is linear with a fixed part.
-Length alone has a reason to: attention looks from every position at all others, and a step of
+Only length has a reason to rise: attention looks from every position at all others, and a step of
 decoding at the whole cache, so that part grows with the square of the length.
 
 The sizes of a step or a search take turns, one repetition each, and medians are compared.

@@ -40,7 +40,7 @@ from benchmarks.measure import Outcome, contest, cores, machine, quickest, table
 from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config, parse_script, run_command
-from transformer.config import Config, ModelConfig, Positive, UserError
+from transformer.config import BeamSize, Config, ModelConfig, Positive, UserError
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
@@ -71,7 +71,7 @@ class TestSet:
     """Sentences of the test set to translate: the first so many."""
     rounds: Positive = 5
     """Times that each contestant translates them, timed."""
-    beam_size: Positive = 4
+    beam_size: BeamSize = 4
     """Hypotheses kept; 1: greedy."""
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.measure import full_batch
+from benchmarks.measure import Ceilings, full_batch
 from benchmarks.shapes import LENGTH
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.decoding.search import IMPOSSIBLE
@@ -30,6 +30,24 @@ def step_operations(model: ModelConfig, sentences: int) -> int:
     at_target = layers * (6 * width**2 + feed_forward) + width * model.target_vocab_size
     pairs = LENGTH * (model.encoder_layers + 2 * layers)
     return 6 * sentences * LENGTH * (at_source + at_target + 2 * width * pairs)
+
+
+def floor_seconds(model: ModelConfig, sentences: int, beam: int, most: Ceilings) -> float:
+    """What no float32 decoding can beat that reads LENGTH tokens and writes LENGTH.
+
+    Either the matrix products with the weights, two operations for each weight and position, at
+    the speed of large ones; or reading the weights, those of decoder and output for each token
+    anew, since they do not fit into a cache, at the speed of a large copy. All else is free. The
+    first token has one hypothesis.
+    """
+    square, feed_forward = model.d_model**2, 2 * model.d_model * model.d_ff
+    encoder = model.encoder_layers * (4 * square + feed_forward)
+    encoder += model.decoder_layers * 2 * square  # the keys and values of cross-attention
+    decoder = model.decoder_layers * (6 * square + feed_forward)
+    decoder += model.d_model * model.target_vocab_size
+    hypotheses = 1 + beam * (LENGTH - 1)
+    operations = 2 * sentences * (encoder * LENGTH + decoder * hypotheses)
+    return max(operations / most.flops, 4 * (encoder + decoder * LENGTH) / most.bytes)
 
 
 def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[[], object]:

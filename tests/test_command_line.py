@@ -149,7 +149,8 @@ def test_too_little_memory_is_a_sentence_with_settings_to_lower(error, monkeypat
     with pytest.raises(SystemExit) as stop:
         run_command(main)
     assert stop.value.code == 2
-    assert "out of memory; lower data.batch_tokens" in capsys.readouterr().err
+    reason = str(error) or "MemoryError"
+    assert f"out of memory ({reason}); lower data.batch_tokens" in capsys.readouterr().err
 
 
 def test_a_scripts_own_settings_are_checked_too():

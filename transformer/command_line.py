@@ -25,14 +25,17 @@ from transformer.config import (
     UserError,
     differing_fields,
     from_json,
+    one_line,
 )
 from transformer.memory import keep_memory
 from transformer.validation import check_limits, validate
 
 Command = TypeVar("Command")
 
-OUT_OF_MEMORY = re.compile("out of memory|YNNPACK operation failed", re.IGNORECASE)
-"""What XLA says then; the second where a product on a CPU finds no room to work."""
+OUT_OF_MEMORY = re.compile(
+    "RESOURCE_EXHAUSTED|out.of.memory|YNNPACK operation failed", re.IGNORECASE
+)
+"""What XLA says then; the last where a product on a CPU finds no room to work."""
 
 
 def run_command(main: Callable[[list[str]], None]) -> None:
@@ -63,9 +66,11 @@ def run_command(main: Callable[[list[str]], None]) -> None:
     except Exception as error:
         if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
             raise
+        reason = one_line(error) or "MemoryError"
         _refuse(
-            "out of memory; lower data.batch_tokens or the size of the model for training, "
-            "decode.batch_sentences, decode.beam_size or decode.max_extra_length for translating"
+            f"out of memory ({reason}); lower data.batch_tokens or the size of the model for "
+            "training, decode.batch_sentences, decode.beam_size or decode.max_extra_length for "
+            "translating"
         )
 
 
@@ -193,7 +198,7 @@ def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple
 
 
 def parse_script(command: type[Command], words: list[str], prog: str) -> Command:
-    """The settings of a script that has its own alone, checked."""
+    """The checked settings of a script that takes no Config."""
     parsed = _parse(command, words, tyro.MISSING_NONPROP, prog)
     check_limits(parsed)
     return parsed

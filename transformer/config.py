@@ -51,6 +51,7 @@ PositiveNumber = Annotated[float, Limit(0, above=True)]
 Number = Annotated[float, Limit(0)]
 Fraction = Annotated[float, Limit(0, below=1)]
 BeamSize = Annotated[int, Limit(1, below=1001)]
+"""More would only fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class DataConfig:
     """The TFDS split that eval.py scores."""
     train_files: tuple[str, ...] = ()
     """Source file and target file, or one .tsv file, one sentence a line; more corpora may follow,
-    named in the same way; .gz, .xz and .zst are decompressed."""
+    named in the same way; .gz, .bz2, .xz and .zst are decompressed."""
     validation_files: tuple[str, ...] = ()
     """The same for validation."""
     test_files: tuple[str, ...] = ()

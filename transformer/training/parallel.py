@@ -53,12 +53,12 @@ def join_processes() -> None:
 def demand(device: str) -> None:
     """Raises UserError when JAX does not compute on that kind of device (any, cpu, gpu, tpu).
 
-    From here on, what is compiled is kept for later runs.
+    From here on, what is compiled is kept for later runs, and numbers have at most 32 bits.
     """
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says: positions are int32
+    jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:
