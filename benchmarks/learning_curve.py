@@ -21,7 +21,7 @@ import orbax.checkpoint as ocp
 import tyro
 
 from benchmarks.measure import machine, table, versions
-from transformer.checkpoint_folder import open_checkpoints
+from transformer.checkpoint_folder import open_to_read
 from transformer.checkpoints import Progress, load_params
 from transformer.command_line import load_run_config, parse_script, run_command
 from transformer.config import BeamSize, Config, UserError
@@ -136,15 +136,7 @@ def test_rows(
 
 def progress_of_checkpoints(run: Path) -> dict[int, Progress]:
     """What each checkpoint that is left knows of its training, by update."""
-    folder = run.absolute() / "checkpoints"
-    steps = []
-    if folder.is_dir():
-        # Read only: train.py may be at work in the same folder.
-        options = ocp.CheckpointManagerOptions(read_only=True)
-        manager = open_checkpoints(folder, options)
-        steps = sorted(manager.all_steps())
-    if not steps:
-        raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
+    manager, steps = open_to_read(run)
     item = ocp.args.Composite(progress=ocp.args.JsonRestore())
     found = {step: Progress(**manager.restore(step, args=item).progress) for step in steps}
     manager.close()

@@ -155,9 +155,12 @@ def milliseconds(timing: Timing) -> dict[str, str]:
 
 def memory_cells(memory: Memory | None) -> dict[str, str]:
     """Cells of a table: the peak, and what of it came after the imports, in MB of 10^6 bytes."""
-    sizes = [memory.peak, memory.needed] if memory else []
-    shown = [f"{size / 1e6:,.0f}" for size in sizes] or ["-", "-"]
-    return dict(zip(("peak MB", "above the imports"), shown))
+    if memory is None:
+        return {"peak MB": "-", "above the imports": "-"}
+    return {
+        "peak MB": f"{memory.peak / 1e6:,.0f}",
+        "above the imports": f"{memory.needed / 1e6:,.0f}",
+    }
 
 
 def ceilings(size: int = 3072, megabytes: int = 512, rounds: int = 7) -> Ceilings:

@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orbax.checkpoint as ocp
 
@@ -20,20 +21,10 @@ def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is not a folder: move it away")
-    files = [path for name in DESCRIPTIONS for path in folder.glob(f"*/{name}")]
-    for path in sorted(files):
-        relative = path.relative_to(folder)
-        if not relative.parts[0].isdecimal():  # train.py is about to save it
-            continue
-        try:
-            DESCRIPTIONS["/".join(relative.parts[1:])](json.loads(path.read_text()))
-        except FileNotFoundError:  # train.py has just deleted it
-            continue
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UserError(
-                f"{path} is damaged ({first_line(error)}): delete this file, which only says when "
-                "its checkpoint was saved or how well it scored"
-            ) from error
+    for name, check in DESCRIPTIONS.items():
+        for path in sorted(folder.glob(f"*/{name}")):
+            if path.relative_to(folder).parts[0].isdecimal():  # else train.py is about to save it
+                _check_description(path, check)
     try:
         return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
     except OSError:
@@ -42,6 +33,34 @@ def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp
         raise UserError(
             f"a checkpoint in {folder} is damaged ({first_line(error)}): move one after the other "
             "away, until the rest can be read"
+        ) from error
+
+
+def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
+    """The checkpoints of a run, and their steps; train.py may be at work there.
+
+    Raises UserError when there are none.
+    """
+    folder = run.absolute() / "checkpoints"
+    steps = []
+    if folder.exists():
+        options = ocp.CheckpointManagerOptions(best_fn=bleu_of, read_only=True)
+        manager = open_checkpoints(folder, options)
+        steps = sorted(manager.all_steps())
+    if not steps:
+        raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
+    return manager, steps
+
+
+def _check_description(path: Path, check: Callable[[Any], object]) -> None:
+    try:
+        check(json.loads(path.read_text()))
+    except FileNotFoundError:  # train.py has just deleted it
+        return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{path} is damaged ({first_line(error)}): delete this file, which only says when "
+            "its checkpoint was saved or how well it scored"
         ) from error
 
 

@@ -23,6 +23,7 @@ from transformer.checkpoint_folder import (
     bleu_of,
     first_line,
     open_checkpoints,
+    open_to_read,
 )
 from transformer.config import Config, UserError
 from transformer.model.params import Params, init_params
@@ -180,14 +181,7 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
 
 
 def _load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
-    path = folder.absolute() / "checkpoints"
-    options = ocp.CheckpointManagerOptions(best_fn=bleu_of, read_only=True)
-    steps = []
-    if path.exists():
-        manager = open_checkpoints(path, options)
-        steps = sorted(manager.all_steps())
-    if not steps:
-        raise UserError(f"{folder} has no checkpoint yet: train.py saves one after each validation")
+    manager, steps = open_to_read(folder)
     chosen = _choose_steps(manager, config, steps, checkpoint)
     params = average(_restore_params(manager, config, step) for step in chosen)
     manager.close()
