@@ -1,6 +1,7 @@
 """Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/."""
 
-from transformer.command_line import EvalCommand, parse_with_run, run_command
+from transformer.command_line import EvalCommand, parse_with_run
+from transformer.program import run_command
 
 
 def main(words: list[str]) -> None:

@@ -4,48 +4,65 @@ Reads in the order in which things happen. Every setting can be changed on the c
 `--model.d-model 256`; `--help` lists them.
 """
 
-from transformer.command_line import parse_train, run_command
+from transformer.command_line import TrainCommand, has_checkpoints, load_run_config, parse_train
 from transformer.config import to_json
+from transformer.program import run_command
 
 
 def main(words: list[str]) -> None:
     command = parse_train(words)
-    folder, config = command.run, command.settings
     if command.print_config:
-        print(to_json(config), end="")
+        print(to_json(command.settings), end="")
         return
 
     # Slow imports come after the command line has been understood.
+    from contextlib import ExitStack
+
+    from transformer.run import held
+    from transformer.training import parallel, processes
+
+    with ExitStack() as until_the_end:
+        if command.distributed:
+            until_the_end.enter_context(processes.joined(command.partner_timeout))
+        parallel.demand(command.device)
+        if processes.is_first():
+            until_the_end.enter_context(held(command.run))
+        train(command)
+
+
+def train(command: TrainCommand) -> None:
+    """Trains in a run folder that is ours, together with all processes that have joined."""
     import shlex
     import sys
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
-    from transformer.checkpoints import Checkpoints, Progress, load_params
+    from transformer.checkpoints import Checkpoints, Progress, load_params, restore
     from transformer.data.batching import Position, batches, make_plan
     from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.token_store import encode_pairs
     from transformer.data.tokenizer import load_tokenizers, make_tokenizers
     from transformer.decoding.translator import translate
+    from transformer.digests import digests
     from transformer.evaluation.scores import bleu
     from transformer.memory import return_memory
     from transformer.model.params import count_params
-    from transformer.run import create_run, hold, is_run, take_up_run
-    from transformer.training import loop, parallel
+    from transformer.run import create_run, identity, take_up_run
+    from transformer.training import loop, parallel, processes
     from transformer.training.optimizer import learning_rate, make_optimizer
     from transformer.training.progress import Reporter
 
-    # The machine: devices, and processes that train together.
-    if command.distributed:
-        parallel.join_processes()
-    parallel.demand(command.device)
-    first = parallel.is_first_process()
+    folder, config = command.run, command.settings
+    first = processes.is_first()
     say = print if first else lambda _: None
     mesh = parallel.make_mesh()
+    processes.agree("versions", processes.versions())
+    processes.agree("settings", identity(config))
 
-    with parallel.first_process_first():
+    with processes.first_process_first("the run folder"):
         # The vocabulary: the run's, another run's, or a new one.
         check_corpora(config.data)
-        resuming = is_run(folder)
+        resuming = has_checkpoints(folder)
+        tuning = bool(command.from_run) and not resuming
         home = folder if resuming else command.from_run
         tokenizers = (
             load_tokenizers(home / "tokenizer", config.data)
@@ -62,28 +79,29 @@ def main(words: list[str]) -> None:
         rows_multiple = mesh.size * config.train.micro_batches
         plan = make_plan(pairs, config.data, rows_multiple)
 
-        # Weights of another run, to be tuned.
-        tuning = bool(command.from_run) and not resuming
+        # The state before: where this run stopped, or the weights of another.
+        if resuming:
+            state, progress = restore(folder, config)
         if tuning:
-            earlier, label = load_params(command.from_run, config, command.from_checkpoint)
+            other = replace(load_run_config(command.from_run), model=config.model)
+            weights, label = load_params(command.from_run, other, command.from_checkpoint)
 
         # What could be wrong with settings and data has been found by now.
-        if not resuming:
+        if first and not resuming:
             create_run(folder, config, tokenizers)
-        if first:
-            lock = hold(folder)  # noqa: F841 - held until this function ends
 
-    # The state: restored, or new.
-    optimizer = make_optimizer(config)
-    checkpoints = Checkpoints(folder, config)
-    restored = checkpoints.restore(parallel.replicated(mesh))
-    if restored is None:
-        state, progress = parallel.new_state(mesh, config), Progress(plan=plan.digest)
-        if tuning:
-            state = state.replace(params=parallel.replicate(mesh, earlier))
-            say(f"begins with the weights of {command.from_run}, checkpoint {label}")
+    # The state on all devices.
+    if resuming:
+        state = parallel.replicate(mesh, state)
     else:
-        state, progress = restored
+        state, progress = parallel.new_state(mesh, config), Progress(plan=plan.digest)
+    if tuning:
+        state = state.replace(params=parallel.replicate(mesh, weights))
+        say(f"begins with the weights of {command.from_run}, checkpoint {label}")
+    processes.agree("batches", {"digest": plan.digest})
+    if processes.count() > 1:
+        processes.agree("state", digests({"params": state.params}, asdict(progress)))
+
     position = Position(progress.epoch, progress.batch)
     if progress.plan != plan.digest:
         position = Position(progress.epoch + 1)
@@ -109,11 +127,12 @@ def main(words: list[str]) -> None:
     rate = learning_rate(config)
     reporter = Reporter(
         folder if first else None,
-        config.train,
+        config,
         step,
         clock,
         learning_rate=lambda step: float(rate(step - 1)),
         epoch=lambda step: step / plan.batches_per_epoch,
+        unreported=progress.unreported,
     )
     validation_config = replace(
         config, decode=replace(config.decode, beam_size=config.train.validation_beam_size)
@@ -131,10 +150,12 @@ def main(words: list[str]) -> None:
 
     def checkpoint(state, position, with_validation) -> None:
         value = validate(state) if with_validation else None
-        checkpoints.save(state, Progress(*position, plan.digest, clock.seconds, value))
+        so_far = Progress(*position, plan.digest, clock.seconds, value, reporter.unreported)
+        checkpoints.save(state, so_far)
         return_memory()  # what compiling and translating have taken
 
     # Training.
+    checkpoints = Checkpoints(folder, config)
     try:
         state = loop.train(
             config.train,
@@ -143,15 +164,19 @@ def main(words: list[str]) -> None:
                 (parallel.shard_batch(mesh, batch), position)
                 for batch, position in batches(pairs, plan, config.train.seed, position)
             ),
-            update=parallel.jit_update(mesh, config, optimizer),
+            update=parallel.jit_update(mesh, config, make_optimizer(config)),
             report=reporter.update,
             checkpoint=checkpoint,
             clock=clock,
-            should_stop=parallel.agreed(loop.stop_on_signals()),
+            should_stop=processes.agreed(loop.stop_on_signals()),
         )
+    except BaseException:
+        if processes.count() == 1:  # else the others would be waited for
+            checkpoints.close()
+        raise
     finally:
         reporter.close()
-        checkpoints.close()
+    checkpoints.close()
 
     if int(state.step) < config.train.steps:
         again = shlex.join(["python", *sys.argv])
@@ -161,6 +186,8 @@ def main(words: list[str]) -> None:
             f"done: {config.train.steps:,} updates in {clock.seconds / 60:.1f} minutes; "
             f"score it with: python eval.py {shlex.quote(str(folder))}"
         )
+        if reporter.warning:
+            say(reporter.warning)
 
 
 if __name__ == "__main__":

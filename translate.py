@@ -7,8 +7,9 @@ input it asks for one sentence after the other.
 
 from collections.abc import Iterator
 
-from transformer.command_line import TranslateCommand, parse_with_run, run_command
+from transformer.command_line import TranslateCommand, parse_with_run
 from transformer.config import UserError
+from transformer.program import run_command
 
 
 def main(words: list[str]) -> None:

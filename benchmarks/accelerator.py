@@ -51,9 +51,10 @@ from benchmarks.measure import (
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, model_config
 from benchmarks.work import endless_search, step_operations
-from transformer.command_line import OUT_OF_MEMORY, parse_script, run_command
+from transformer.command_line import parse_script
 from transformer.config import Config, ModelConfig, Positive, TrainConfig, UserError
 from transformer.model.batch import PAD, Batch
+from transformer.program import OUT_OF_MEMORY, run_command
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state

@@ -24,9 +24,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from benchmarks.measure import alternate, machine, milliseconds, table, timed, versions
-from transformer.command_line import parse_script, run_command
+from transformer.command_line import parse_script
 from transformer.config import Count, Positive
 from transformer.model.layers import attend, causal_mask
+from transformer.program import run_command
 from transformer.training import parallel
 
 HEADS, WIDTH = 8, 64

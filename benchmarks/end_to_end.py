@@ -30,12 +30,13 @@ import jax
 import tyro
 
 from benchmarks.measure import full_batch, machine, summary, table, timed, versions
-from transformer.command_line import load_config, parse_script, run_command
+from transformer.command_line import load_config, parse_script
 from transformer.config import Config, Positive
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import make_tokenizers
 from transformer.model.batch import Batch
+from transformer.program import run_command
 from transformer.training import loop, parallel
 from transformer.training.loss import LossSums
 from transformer.training.optimizer import make_optimizer

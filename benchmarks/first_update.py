@@ -20,9 +20,10 @@ from pathlib import Path
 import jax
 
 from benchmarks.measure import full_batch, machine, summary, table, versions
-from transformer.command_line import load_config, parse_script, run_command
+from transformer.command_line import load_config, parse_script
 from transformer.config import Positive
 from transformer.memory import keep_memory
+from transformer.program import run_command
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 

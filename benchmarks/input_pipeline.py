@@ -18,13 +18,14 @@ import numpy as np
 import tyro
 
 from benchmarks.measure import machine, summary, table, timed, versions
-from transformer.command_line import load_config, parse_script, run_command
+from transformer.command_line import load_config, parse_script
 from transformer.config import Positive
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import Tokenizers, make_tokenizers
 from transformer.model.batch import PAD
+from transformer.program import run_command
 from transformer.validation import validate
 
 

@@ -18,9 +18,10 @@ from typing import Literal
 import jax
 
 from benchmarks.measure import table, versions
-from transformer.command_line import load_config, parse_script, run_command
+from transformer.command_line import load_config, parse_script
 from transformer.config import ModelConfig
 from transformer.model.params import Params, count_params, init_params, param_table
+from transformer.program import run_command
 
 VOCABULARY = 37_000
 PAPER_MILLIONS = {"base": 65, "big": 213}

@@ -47,12 +47,13 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.work import endless_search
-from transformer.command_line import parse_script, run_command
+from transformer.command_line import parse_script
 from transformer.config import Config, DataConfig, ModelConfig, Positive
 from transformer.data.batching import make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
+from transformer.program import run_command
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 

@@ -39,7 +39,7 @@ from benchmarks.ctranslate2_model import Translator, open_translator, save_model
 from benchmarks.measure import Outcome, contest, cores, machine, quickest, table, versions
 from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
-from transformer.command_line import load_run_config, parse_script, run_command
+from transformer.command_line import load_run_config, parse_script
 from transformer.config import BeamSize, Config, ModelConfig, Positive, UserError
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
@@ -48,6 +48,7 @@ from transformer.decoding.translator import decoding_params, translate
 from transformer.evaluation.scores import bleu
 from transformer.model.batch import EOS, PAD
 from transformer.model.params import Params
+from transformer.program import run_command
 
 BATCHES = (
     ("examples", 16),

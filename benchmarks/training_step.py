@@ -56,10 +56,11 @@ from benchmarks.measure import (
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import step_operations
-from transformer.command_line import parse_script, run_command
+from transformer.command_line import parse_script
 from transformer.config import Config, Fraction, ModelConfig, OptimizerConfig, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
+from transformer.program import run_command
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state

@@ -1,8 +1,10 @@
 """Checkpoints: what is saved is restored, kept, chosen, averaged, and survives damage."""
 
 import dataclasses
+import random
 import shutil
 import tempfile
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transformer.checkpoints as checkpoints_module
-from transformer.checkpoints import Checkpoints, Progress, average, load_params
+from transformer.checkpoints import Checkpoints, Progress, average, load_params, restore
 from transformer.config import UserError
 from transformer.training import parallel
 from transformer.training.step import init_state
@@ -49,13 +51,6 @@ def save(folder, config, *saves):
         checkpoints.close()
 
 
-def restore(folder, config):
-    checkpoints = Checkpoints(folder, config)
-    restored = checkpoints.restore(parallel.replicated(parallel.make_mesh()))
-    checkpoints.close()
-    return restored
-
-
 def assert_same(a, b):
     jax.tree.map(np.testing.assert_array_equal, a, b)
 
@@ -73,9 +68,9 @@ def steps_in(folder):
 
 
 def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, state):
-    assert restore(tmp_path, config) is None
     save(tmp_path, config, (at(state, 7), 12.5))
     restored, progress = restore(tmp_path, config)
+    restored = parallel.replicate(parallel.make_mesh(), restored)
     assert_same(plain(restored), plain(at(state, 7)))
     assert jax.random.uniform(restored.key) == jax.random.uniform(state.key)
     assert progress == Progress(epoch=1, batch=7, seconds=2.5, bleu=12.5)
@@ -149,14 +144,12 @@ def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_used(
 ):
     save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     damage(tmp_path / "checkpoints" / "6")
-    checkpoints = Checkpoints(tmp_path, config)
-    restored, progress = checkpoints.restore(parallel.replicated(parallel.make_mesh()))
+    restored, progress = restore(tmp_path, config)
     assert_same(restored.params, at(state, 3).params)
     assert progress.batch == 3
     assert "checkpoint 6 is damaged" in capsys.readouterr().out
     assert steps_in(tmp_path) == [3]
-    checkpoints.save(at(state, 4), Progress(epoch=1, batch=4, seconds=3.0))
-    checkpoints.close()
+    save(tmp_path, config, (at(state, 4), None))
     assert steps_in(tmp_path) == [3, 4]
 
 
@@ -173,9 +166,74 @@ def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
     save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     truncate(tmp_path / "checkpoints" / "6")
     with pytest.raises(UserError, match="checkpoint 6 is damaged .*another checkpoint") as refusal:
-        load_params(tmp_path, config, "last")
+        load_params(tmp_path, config, "6")
     assert "\n" not in str(refusal.value)
     assert load_params(tmp_path, config, "3")[1] == "3: step 3"
+
+
+@pytest.mark.parametrize("checkpoint, label", [("best", "step 3"), ("last", "step 3"),
+                                               ("average", "average of steps [1, 3]")])  # fmt: skip
+def test_a_damaged_checkpoint_is_left_out_and_named(tmp_path, config, state, checkpoint, label):
+    save(tmp_path, config, (at(state, 1), 1.0), (at(state, 3), 5.0), (at(state, 6), 6.0))
+    truncate(tmp_path / "checkpoints" / "6")
+    with pytest.warns(UserWarning, match="checkpoint 6 is damaged .*: left out"):
+        params, found = load_params(tmp_path, config, checkpoint)
+    assert found == f"{checkpoint}: {label}"
+    if checkpoint != "average":
+        assert_same(params, at(state, 3).params)
+
+
+def test_when_all_are_damaged_each_is_named(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    for step in ("3", "6"):
+        truncate(tmp_path / "checkpoints" / step)
+    for checkpoint in ("best", "last", "average"):
+        with pytest.raises(UserError, match="checkpoint 6 is damaged") as refusal:
+            load_params(tmp_path, config, checkpoint)
+        assert "checkpoint 3 is damaged" in str(refusal.value)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_bit_flipped_anywhere_is_seen_or_changes_no_number(tmp_path, config, state, seed):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    chosen = random.Random(seed)
+    files = [path for path in (tmp_path / "checkpoints" / "6").rglob("*") if path.is_file()]
+    values = [path for path in files if path.parent.name == "d"]  # most bytes, and the worst
+    path = chosen.choice(values if seed % 2 else files)
+    content = bytearray(path.read_bytes())
+    content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
+    path.write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            params, label = load_params(tmp_path, config, "last")
+        except UserError as error:  # a description, which the sentence says to delete
+            message = str(error)
+            assert path.name in message
+            return
+    step = int(label.split()[-1])
+    assert_same(params, at(state, step).params)
+    restored, progress = restore(tmp_path, config)
+    assert_same(plain(restored), plain(at(state, int(restored.step))))
+    assert progress.batch == int(restored.step)
+
+
+@pytest.mark.parametrize("item", ["params", "optimizer", "progress"])
+def test_what_is_mixed_from_two_checkpoints_is_damaged(tmp_path, config, state, item):
+    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    folder = tmp_path / "checkpoints"
+    shutil.rmtree(folder / "6" / item)
+    shutil.copytree(folder / "3" / item, folder / "6" / item)
+    assert int(restore(tmp_path, config)[0].step) == 3
+
+
+def test_checkpoints_without_digests_are_read_and_told_of(tmp_path, config, state):
+    save(tmp_path, config, (at(state, 3), 5.0))
+    shutil.rmtree(tmp_path / "checkpoints" / "3" / "digests")
+    for load in (partial(load_params, checkpoint="last"), restore):
+        with pytest.warns(UserWarning, match=f"{tmp_path} were saved before digests"):
+            load(tmp_path, config=config)
+    assert_same(plain(restore(tmp_path, config)[0]), plain(at(state, 3)))
 
 
 DAMAGES = [

@@ -14,9 +14,9 @@ from transformer.command_line import (
     parse_script,
     parse_train,
     parse_with_run,
-    run_command,
 )
 from transformer.config import Config, DecodeConfig, Positive, UserError, from_json, to_json
+from transformer.program import carry_out
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = ["train.py", "eval.py", "translate.py"]
@@ -126,11 +126,11 @@ def test_a_user_error_is_printed_and_a_bug_is_not_hidden(monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "argv", ["train.py"])
     with pytest.raises(SystemExit) as stop:
-        run_command(fail(UserError("the remedy")))
+        carry_out(fail(UserError("the remedy")))
     assert stop.value.code == 2
     assert capsys.readouterr().err == "error: the remedy\n"
     with pytest.raises(ZeroDivisionError):
-        run_command(fail(ZeroDivisionError()))
+        carry_out(fail(ZeroDivisionError()))
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,58 @@ def test_too_little_memory_is_a_sentence_with_settings_to_lower(error, monkeypat
 
     monkeypatch.setattr(sys, "argv", ["train.py"])
     with pytest.raises(SystemExit) as stop:
-        run_command(main)
+        carry_out(main)
     assert stop.value.code == 2
     reason = str(error) or "MemoryError"
     assert f"out of memory ({reason}); lower data.batch_tokens" in capsys.readouterr().err
+
+
+LINGERS = """
+import sys, threading, time
+from transformer.config import UserError
+from transformer.program import run_command
+
+def main(words):
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    print("said before")
+    raise {error}
+
+run_command(main)
+"""
+
+
+@pytest.mark.parametrize(
+    "error, code, said",
+    [
+        ("UserError('the remedy')", 2, "error: the remedy\n"),
+        ("ZeroDivisionError", 1, "ZeroDivisionError"),
+        ("KeyboardInterrupt", 130, ""),
+    ],
+)
+def test_a_command_that_fails_waits_for_no_thread(error, code, said):
+    words = [sys.executable, "-c", LINGERS.format(error=error)]
+    result = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert result.returncode == code
+    assert result.stdout == "said before\n" and said in result.stderr
+
+
+def test_what_the_system_refuses_without_a_name_is_not_blamed_on_one_thing(monkeypatch, capsys):
+    def main(words):
+        raise OSError(28, "No space left on device")  # by a library, with no file's name
+
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    with pytest.raises(SystemExit):
+        carry_out(main)
+    said = capsys.readouterr().err
+    assert "No space left on device: standard output, or a file that nobody named" in said
+
+
+def test_a_full_standard_output_is_named():
+    words = [sys.executable, "train.py", "configs/quickstart.py", "--print-config"]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert result.returncode == 2
+    assert "No space left on device: standard output," in result.stderr
 
 
 def test_a_scripts_own_settings_are_checked_too():

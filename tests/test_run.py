@@ -1,13 +1,14 @@
 """The run folder: made once, taken up again by the same config, and by no other."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from transformer.command_line import load_run_config
 from transformer.config import UserError
 from transformer.data.tokenizer import Tokenizers, load_tokenizers, train_tokenizer
-from transformer.run import create_run, hold, is_run, take_up_run, write_text
+from transformer.run import create_run, held, is_run, take_up_run, write_text
 
 
 @pytest.fixture
@@ -68,12 +69,28 @@ def test_decoding_and_where_files_lie_may_change_and_the_run_learns_it(
     assert load_run_config(tmp_path).decode.beam_size == 9
 
 
-def test_one_train_command_at_a_time_works_in_a_run(tmp_path):
-    lock = hold(tmp_path)
-    with pytest.raises(UserError, match="another train.py is at work"):
-        hold(tmp_path)
-    lock.close()
-    hold(tmp_path).close()
+def test_one_train_command_at_a_time_works_in_a_run(tmp_path, config, tokenizers):
+    with held(tmp_path / "run"):
+        create_run(tmp_path / "run", config, tokenizers)
+        with pytest.raises(UserError, match="another train.py is at work"), held(tmp_path / "run"):
+            pass
+    with held(tmp_path / "run"):
+        pass
+    assert is_run(tmp_path / "run")
+
+
+def test_a_folder_into_which_nothing_was_put_is_taken_away_again(tmp_path):
+    with held(tmp_path / "new" / "run"):
+        assert not is_run(tmp_path / "new" / "run")
+    assert not (tmp_path / "new" / "run").exists()
+
+
+def test_no_folder_is_held_where_something_else_is(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    for path in (tmp_path, tmp_path / "thesis.tex", tmp_path / "thesis.tex" / "run"):
+        with pytest.raises(UserError, match="--run"), held(path):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_text_is_written_whole_or_not_at_all(tmp_path):
@@ -82,3 +99,13 @@ def test_text_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text(path, "after \ud800")
     assert path.read_text() == "before"
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")  # as write does, which names no file
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="config.json") as refusal:
+        write_text(tmp_path / "config.json", "{}")
+    assert refusal.value.filename == str(tmp_path / "config.json.tmp")

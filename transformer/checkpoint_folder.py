@@ -1,17 +1,38 @@
-"""Orbax's folder of checkpoints: how it is opened, what is kept in it, what is damaged in it."""
+"""Orbax's folder of checkpoints: how it is opened and read, what is kept in it, what is damaged."""
 
 import json
+import logging
 import math
-from collections.abc import Callable, Sequence
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from transformer.config import UserError
+from transformer.digests import difference, digests
 
-ITEMS = ("params", "optimizer", "progress")
+for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
+    logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+
+ITEMS = ("params", "optimizer", "progress", "digests")
+
+A_MOMENT = 0.25
+"""Seconds in which a folder changes that is being deleted."""
+
+
+class DamageError(Exception):
+    """A checkpoint that cannot be read, or does not hold what was saved."""
+
+    def __init__(self, step: int, reason: str):
+        super().__init__(f"checkpoint {step} is damaged or of another model ({reason})")
+        self.step = step
 
 
 def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
@@ -39,17 +60,72 @@ def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp
 def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
     """The checkpoints of a run, and their steps; train.py may be at work there.
 
-    Raises UserError when there are none.
+    Each process reads for itself and waits for no other. Raises UserError when there are none.
     """
     folder = run.absolute() / "checkpoints"
     steps = []
     if folder.exists():
-        options = ocp.CheckpointManagerOptions(best_fn=bleu_of, read_only=True)
+        process = jax.process_index()
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=process,
+            active_processes={process},
+            barrier_sync_key_prefix=f"process {process}",
+        )
+        options = ocp.CheckpointManagerOptions(
+            best_fn=bleu_of, read_only=True, multiprocessing_options=alone
+        )
         manager = open_checkpoints(folder, options)
         steps = sorted(manager.all_steps())
     if not steps:
         raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
     return manager, steps
+
+
+def read(
+    manager: ocp.CheckpointManager, step: int, shapes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Items of a checkpoint as numpy arrays of these shapes, and its progress as it was saved.
+
+    All are held against the digests that were saved with them. Raises DamageError.
+    """
+    has_digests = (Path(manager.directory) / str(step) / "digests").exists()
+    targets = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), dict(shapes))
+    restore = {name: ocp.args.StandardRestore(target) for name, target in targets.items()}
+    described = ["progress", "digests"] if has_digests else ["progress"]
+    restore |= {name: ocp.args.JsonRestore() for name in described}
+    try:
+        restored = manager.restore(step, args=ocp.args.Composite(**restore))
+        items = {name: restored[name] for name in shapes}
+        jax.tree.map(_check_shape, items, targets)
+        progress = dict(restored["progress"])
+        different = has_digests and difference(digests(items, progress), restored["digests"])
+    except Exception as error:  # whatever Orbax meets in a damaged file
+        raise DamageError(step, first_line(error)) from error
+    if different:
+        raise DamageError(step, f"{different} is not what was saved")
+    if not has_digests:
+        warnings.warn(
+            f"the checkpoints of {Path(manager.directory).parent} were saved before digests were "
+            "kept: nobody can tell whether their numbers are still those",
+            stacklevel=2,
+        )
+    return items, progress
+
+
+def _check_shape(found: np.ndarray, expected: np.ndarray) -> None:
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        raise ValueError(f"{found.dtype}{found.shape} in place of {expected.dtype}{expected.shape}")
+
+
+def files_in(folder: Path) -> set[str]:
+    """All files in a folder, of which some may disappear meanwhile."""
+    return {os.path.join(path, name) for path, _, names in os.walk(folder) for name in names}
+
+
+def is_changing(folder: Path, before: set[str]) -> bool:
+    """Whether other files are in the folder than before: train.py saves and deletes there."""
+    time.sleep(A_MOMENT)
+    return files_in(folder) != before
 
 
 def _check_description(path: Path, check: Callable[[Any], object]) -> None:

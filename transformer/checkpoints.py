@@ -1,35 +1,40 @@
 """Checkpoints by Orbax: save in the background, restore, fall back, choose, average.
 
 Parameters and optimizer state are separate items, so that translating never reads Adam's moments.
+Beside them lie the digests of all arrays: whatever reads a checkpoint holds it against them.
 """
 
-import logging
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from warnings import warn
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from transformer.checkpoint_folder import (
+    DamageError,
     NewestAndBest,
     bleu_of,
+    files_in,
     first_line,
+    is_changing,
     open_checkpoints,
     open_to_read,
+    read,
 )
 from transformer.config import Config, UserError
+from transformer.digests import digests
 from transformer.model.params import Params, init_params
 from transformer.training.step import TrainState, init_state
 
-logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax tells of every step it takes
+TRIES = 10
+"""How often a checkpoint is chosen anew while train.py deletes those that were chosen."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Progress:
     plan          digest of the batches that the first two count
     seconds       time spent on updates so far, validation and saving excluded
     bleu          on the validation set; None for a checkpoint saved without a validation
+    unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
     """
 
     epoch: int = 0
@@ -47,13 +53,13 @@ class Progress:
     plan: str = ""
     seconds: float = 0.0
     bleu: float | None = None
+    unreported: dict[str, float] = field(default_factory=dict)
 
 
 class Checkpoints:
-    """The checkpoints of one run, saved in the background; the newest and the best are kept."""
+    """Saves the checkpoints of one run in the background; the newest and the best are kept."""
 
     def __init__(self, folder: Path, config: Config):
-        self.config = config
         self.folder = folder.absolute() / "checkpoints"
         self.manager = open_checkpoints(
             self.folder,
@@ -77,13 +83,15 @@ class Checkpoints:
                 f"update {step} left parameters that are not numbers, and was not saved: lower "
                 "optimizer.scale, lengthen optimizer.warmup_steps or set optimizer.clip_norm"
             )
+        items = {"params": state.params, "optimizer": _optimizer_item(state)}
+        described = asdict(progress)
         with self._explained():
             saved = self.manager.save(
                 step,
                 args=ocp.args.Composite(
-                    params=ocp.args.StandardSave(state.params),
-                    optimizer=ocp.args.StandardSave(_optimizer_item(state)),
-                    progress=ocp.args.JsonSave(asdict(progress)),
+                    **{name: ocp.args.StandardSave(item) for name, item in items.items()},
+                    progress=ocp.args.JsonSave(described),
+                    digests=ocp.args.JsonSave(digests(items, described)),
                 ),
                 metrics=None if progress.bleu is None else {"bleu": progress.bleu},
             )
@@ -92,52 +100,6 @@ class Checkpoints:
                 f"{self.folder} has a checkpoint beyond step {step}, so this one was not saved: "
                 "move it away and start again"
             )
-
-    def restore(self, sharding: NamedSharding) -> tuple[TrainState, Progress] | None:
-        """The newest intact state; None where there are no checkpoints.
-
-        Damaged ones that are newer are moved aside, and named. Raises UserError, and moves
-        nothing, when none can be read.
-        """
-        errors: dict[int, Exception] = {}
-        for step in sorted(self.manager.all_steps(), reverse=True):
-            try:
-                restored = self.manager.restore(step, args=self._restore_args(sharding))
-                progress = _progress(restored.progress)
-            except Exception as error:  # whatever Orbax meets in a damaged file
-                errors[step] = error
-                continue
-            for damaged, error in errors.items():
-                self._move_aside(damaged, error)
-            state = _join(restored.params, restored.optimizer)
-            return state, progress
-        if errors:
-            reasons = "; ".join(f"{step}: {first_line(error)}" for step, error in errors.items())
-            raise UserError(
-                f"no checkpoint of {self.folder} can be read ({reasons}): "
-                "move the folder away to start anew"
-            )
-        return None
-
-    def _restore_args(self, sharding: NamedSharding) -> ocp.args.Composite:
-        shapes = jax.eval_shape(partial(init_state, self.config))
-        item = {"params": shapes.params, "optimizer": jax.eval_shape(_optimizer_item, shapes)}
-        target = _with_sharding(item, sharding)
-        return ocp.args.Composite(
-            params=ocp.args.StandardRestore(target["params"]),
-            optimizer=ocp.args.StandardRestore(target["optimizer"]),
-            progress=ocp.args.JsonRestore(),
-        )
-
-    def _move_aside(self, step: int, error: Exception) -> None:
-        """Orbax saves nothing below the highest step that it sees."""
-        aside = self.folder.parent / "damaged" / f"{step}-{time.time_ns()}"
-        if jax.process_index() == 0:
-            aside.parent.mkdir(exist_ok=True)
-            shutil.move(self.folder / str(step), aside)
-            print(f"checkpoint {step} is damaged ({first_line(error)}): moved to {aside}")
-        multihost_utils.sync_global_devices("a damaged checkpoint is moved aside")
-        self.manager.reload()
 
     def close(self) -> None:
         """Waits until the last save is on disk. Raises UserError when it failed."""
@@ -156,13 +118,59 @@ class Checkpoints:
             ) from error
 
 
-def _progress(read: dict) -> Progress:
-    """Raises TypeError or ValueError when it is not what was saved."""
-    progress = Progress(**read)
-    if not all(type(number) is int and number >= 0 for number in (progress.epoch, progress.batch)):
-        raise ValueError("epoch and batch are not numbers of batches")
-    if type(progress.seconds) is not float:
-        raise ValueError("seconds is not a time")
+def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
+    """The newest intact state of a run, in numpy.
+
+    Damaged ones that are newer are moved aside by the first process, and named. Raises UserError,
+    and moves nothing, when none can be read.
+    """
+    manager, steps = open_to_read(folder)
+    errors: list[DamageError] = []
+    with closing(manager):
+        for step in reversed(steps):
+            try:
+                state, progress = _read_state(manager, config, step)
+            except DamageError as error:
+                errors.append(error)
+                continue
+            for error in errors:
+                _move_aside(folder, error)
+            return state, progress
+    reasons = "; ".join(map(str, errors))
+    raise UserError(
+        f"no checkpoint of {folder / 'checkpoints'} can be read ({reasons}): move the folder away "
+        "to start anew"
+    )
+
+
+def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
+    shapes = jax.eval_shape(partial(init_state, config))
+    optimizer = jax.eval_shape(_optimizer_item, shapes)
+    items, described = read(manager, step, {"params": shapes.params, "optimizer": optimizer})
+    return _join(items["params"], items["optimizer"]), _progress(step, described)
+
+
+def _move_aside(folder: Path, error: DamageError) -> None:
+    """Orbax saves nothing below the highest step that it sees."""
+    if jax.process_index() > 0:
+        return
+    aside = folder / "damaged" / f"{error.step}-{time.time_ns()}"
+    aside.parent.mkdir(exist_ok=True)
+    shutil.move(folder / "checkpoints" / str(error.step), aside)
+    print(f"{error}: moved to {aside}")
+
+
+def _progress(step: int, described: dict) -> Progress:
+    """Raises DamageError when it is not what was saved."""
+    try:
+        progress = Progress(**described)
+        counts = (progress.epoch, progress.batch)
+        if not all(type(number) is int and number >= 0 for number in counts):
+            raise ValueError("epoch and batch are not numbers of batches")
+        if not all(type(n) is float for n in (progress.seconds, *progress.unreported.values())):
+            raise ValueError("seconds is not a time")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DamageError(step, first_line(error)) from error
     return progress
 
 
@@ -170,71 +178,81 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
     """The parameters of a run, and a few words that say which.
 
     `checkpoint`: `best` by validation BLEU, `last`, `average` of the last `train.average_last`
-    validated ones, or a step. Raises UserError naming the steps that exist.
+    validated ones, or a step. A damaged one is left out with a warning, if it was not asked for by
+    its step. Raises UserError naming the steps that exist, or when all are damaged.
     """
-    for _ in range(10):
+    checkpoints = folder / "checkpoints"
+    for _ in range(TRIES):
+        before, failure = files_in(checkpoints), None
         try:
-            return _load_params(folder, config, checkpoint)
-        except FileNotFoundError:  # train.py is at work, and has deleted it since: choose again
-            continue
-    return _load_params(folder, config, checkpoint)
+            params, label, damaged = _load_params(folder, config, checkpoint)
+        except (UserError, OSError) as error:
+            failure = error
+        if not (failure or damaged) or not is_changing(checkpoints, before):
+            break
+    if failure:
+        raise failure
+    for error in damaged:
+        warn(f"{error}: left out", stacklevel=2)
+    return params, label
 
 
-def _load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
+def _load_params(
+    folder: Path, config: Config, checkpoint: str
+) -> tuple[Params, str, list[DamageError]]:
+    """The parameters, which they are, and the checkpoints that were left out."""
     manager, steps = open_to_read(folder)
-    chosen = _choose_steps(manager, config, steps, checkpoint)
-    params = average(_restore_params(manager, config, step) for step in chosen)
-    manager.close()
-    label = f"step {chosen[0]}" if len(chosen) == 1 else f"average of steps {chosen}"
-    return params, f"{checkpoint}: {label}"
+    shapes = {"params": jax.eval_shape(partial(init_params, config.model), jax.random.key(0))}
+    scores: dict[int, float | None] = {}
+    damaged: list[DamageError] = []
+    with closing(manager):
+        for step in steps:
+            try:
+                scores[step] = _progress(step, read(manager, step, {})[1]).bleu
+            except DamageError as error:
+                damaged.append(error)
+        while scores and checkpoint not in (str(error.step) for error in damaged):
+            chosen = _choose_steps(scores, config.train.average_last, checkpoint)
+            try:
+                params = average(read(manager, step, shapes)[0]["params"] for step in chosen)
+            except DamageError as error:
+                damaged.append(error)
+                del scores[error.step]
+                continue
+            label = f"step {chosen[0]}" if len(chosen) == 1 else f"average of steps {chosen}"
+            return params, f"{checkpoint}: {label}", damaged
+    asked = [error for error in damaged if str(error.step) == checkpoint]
+    raise UserError(
+        f"{'; '.join(map(str, asked or damaged))}: choose another checkpoint, and leave the model "
+        "settings as that run has them"
+    )
 
 
 def average(trees: Iterable[Params]) -> Params:
     """The mean of several sets of parameters (section 6.1), with one set in memory beside it."""
     trees = iter(trees)
-    total, count = next(trees), 1
+    total, count = jax.tree.map(jnp.asarray, next(trees)), 1
     for tree in trees:
         total, count = jax.tree.map(jnp.add, total, tree), count + 1
     return jax.tree.map(lambda leaf: leaf / count, total)
 
 
-def _choose_steps(manager, config: Config, steps: list[int], checkpoint: str) -> list[int]:
-    scores = {step: manager.metrics(step) for step in steps}
-    validated = [step for step in steps if scores[step]]
+def _choose_steps(scores: dict[int, float | None], count: int, checkpoint: str) -> list[int]:
+    """`scores`: the validation BLEU of each step, or None; `count`: how many to average."""
+    steps = sorted(scores)
+    validated = [step for step in steps if scores[step] is not None]
     if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):
         return steps[-1:]
     if checkpoint == "average":
-        return validated[-config.train.average_last :]
+        return validated[-count:]
     if checkpoint == "best":
-        return [max(validated, key=lambda step: (bleu_of(scores[step]), step))]
+        return [max(validated, key=lambda step: (scores[step], step))]
     if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(
         f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
         f"{', '.join(map(str, steps))}"
     )
-
-
-def _with_sharding(tree, sharding):
-    """The shapes of a tree, to be restored with that sharding."""
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree
-    )
-
-
-def _restore_params(manager, config: Config, step: int) -> Params:
-    shapes = jax.eval_shape(partial(init_params, config.model), jax.random.key(0))
-    target = _with_sharding(shapes, SingleDeviceSharding(jax.local_devices()[0]))
-    try:
-        args = ocp.args.Composite(params=ocp.args.StandardRestore(target))
-        return manager.restore(step, args=args).params
-    except Exception as error:  # whatever Orbax meets in a damaged file
-        if not (Path(manager.directory) / str(step)).exists():
-            raise FileNotFoundError(f"checkpoint {step} is gone") from error
-        raise UserError(
-            f"checkpoint {step} is damaged or of another model ({first_line(error)}): "
-            "choose another checkpoint, and leave the model settings as that run has them"
-        ) from error
 
 
 def _optimizer_item(state: TrainState) -> dict:
@@ -244,5 +262,5 @@ def _optimizer_item(state: TrainState) -> dict:
 
 
 def _join(params: Params, optimizer: dict) -> TrainState:
-    key = jax.random.wrap_key_data(optimizer["key"])
+    key = jax.random.wrap_key_data(jnp.asarray(optimizer["key"]))
     return TrainState(optimizer["step"], params, optimizer["opt_state"], key)

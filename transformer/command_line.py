@@ -1,4 +1,4 @@
-"""From the words of a command to a checked Config, and from a mistake to one sentence.
+"""From the words of a command to a checked Config.
 
 Imports neither jax nor flax, so that `--help` answers at once.
 """
@@ -6,15 +6,11 @@ Imports neither jax nor flax, so that `--help` answers at once.
 import contextlib
 import dataclasses
 import io
-import os
 import re
 import runpy
-import sys
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import tyro
 
@@ -25,64 +21,13 @@ from transformer.config import (
     UserError,
     differing_fields,
     from_json,
-    one_line,
 )
-from transformer.memory import keep_memory
 from transformer.validation import check_limits, validate
 
 Command = TypeVar("Command")
 
-OUT_OF_MEMORY = re.compile(
-    "RESOURCE_EXHAUSTED|out.of.memory|YNNPACK operation failed", re.IGNORECASE
-)
-"""What XLA says then; the last where a product on a CPU finds no room to work."""
-
-
-def run_command(main: Callable[[list[str]], None]) -> None:
-    """Run a command's main; a UserError becomes one sentence on stderr and exit code 2.
-
-    So does what the machine refuses: a file that cannot be read or written, too little memory.
-    """
-    for name in ("stdin", "stdout", "stderr"):  # None where the shell has closed it
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
-    sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
-    keep_memory()
-    try:
-        main(sys.argv[1:])
-    except UserError as error:
-        _refuse(error)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone (`| head`): send what is left nowhere, so that exiting is quiet too.
-        _discard_output()
-        sys.exit(1)
-    except OSError as error:
-        _discard_output()
-        reason = f"{error.strerror or error}: {error.filename or 'standard output'}"
-        _refuse(f"{reason}; see that there is room, and that it may be used")
-    except Exception as error:
-        if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
-            raise
-        reason = one_line(error) or "MemoryError"
-        _refuse(
-            f"out of memory ({reason}); lower data.batch_tokens or the size of the model for "
-            "training, decode.batch_sentences, decode.beam_size or decode.max_extra_length for "
-            "translating"
-        )
-
-
-def _refuse(sentence: object) -> NoReturn:
-    print(f"error: {sentence}", file=sys.stderr)
-    sys.exit(2)
-
-
-def _discard_output() -> None:
-    """What is still to be printed goes nowhere, so that exiting is quiet."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+SHORTEST_TIMEOUT = 5
+"""Of processes that train together, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +49,8 @@ class TrainCommand:
     """Train on such devices or not at all; any: on the best that JAX finds."""
     distributed: bool = False
     """Train together with other processes, on one machine or several."""
+    partner_timeout: int = 60
+    """Seconds after which another process that is silent counts as lost (with --distributed)."""
     print_config: bool = False
     """Print all settings in the form that a run folder keeps, and do nothing."""
 
@@ -143,13 +90,19 @@ def parse_train(words: list[str]) -> TrainCommand:
     from_run = _word_after("--from", words)
     if path and from_run:
         run = Path(_word_after("--run", words) or _default_run(path))
-        begun = (run / "config.json").is_file()  # then that run has taken over already
-        config = taking_over(config, from_run, load_run_config(run if begun else Path(from_run)))
+        # A run that has begun has taken over already.
+        other = run if has_checkpoints(run) else Path(from_run)
+        config = taking_over(config, from_run, load_run_config(other))
     default = TrainCommand(path or tyro.MISSING, config)
     command = _parse(TrainCommand, words, default, prog="python train.py")
     run = command.run or _default_run(command.config_file)
     if from_run:
         _check_taken_over(command, run, config)
+    if command.partner_timeout < SHORTEST_TIMEOUT:
+        raise UserError(
+            f"--partner-timeout ({command.partner_timeout}) must be at least {SHORTEST_TIMEOUT} s: "
+            "a process that works may be silent for so long"
+        )
     validate(command.settings)
     return dataclasses.replace(command, run=run)
 
@@ -244,6 +197,11 @@ def load_config(path: str | Path) -> Config:
     if not isinstance(config, Config):
         raise UserError(f"{path} must define `config = Config(...)` (from transformer.config)")
     return config
+
+
+def has_checkpoints(folder: Path) -> bool:
+    """Whether there is something in a run folder that training can go on from."""
+    return any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
 
 
 def load_run_config(folder: Path) -> Config:

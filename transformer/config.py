@@ -8,6 +8,8 @@ import dataclasses
 import json
 import os
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,6 +22,16 @@ class UserError(Exception):
 def one_line(error: BaseException) -> str:
     """What a library says, without its line breaks, to stand inside a sentence of ours."""
     return " ".join(str(error).split())
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of reading and writing name no file, as those of opening do: here they name `path`."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def cache_folder() -> Path:

@@ -9,12 +9,15 @@ runs/NAME/
     lock                   held by the train.py that is at work
 """
 
+import dataclasses
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 from transformer.command_line import load_run_config
-from transformer.config import Config, UserError, differing_fields, to_json
+from transformer.config import Config, UserError, naming, to_json
 from transformer.data.tokenizer import Tokenizers, save_tokenizers
 
 try:
@@ -28,7 +31,7 @@ def is_run(folder: Path) -> bool:
     if (folder / "config.json").exists():
         return True
     others = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if folder.is_file() or set(others) - {"tokenizer", "config.json.tmp"}:
+    if folder.is_file() or set(others) - {"tokenizer", "config.json.tmp", "lock"}:
         raise UserError(f"{folder} exists and is not a run: choose another folder with --run")
     return False
 
@@ -42,20 +45,49 @@ def create_run(folder: Path, config: Config, tokenizers: Tokenizers) -> None:
         raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
 
 
-def hold(folder: Path) -> TextIO:
-    """Keeps a second train.py away from the run, until what is returned is closed.
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keeps a second train.py away from the run. Comes before anything is written to it.
 
-    Raises UserError when one is at work there.
+    Makes the folder, and takes it away again where nothing was put into it. Raises UserError when
+    a train.py is at work there, when it is something else than a run, or when it cannot be made.
     """
-    lock = (folder / "lock").open("w")
+    is_run(folder)
     try:
-        if fcntl:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UserError(
-            f"another train.py is at work in {folder}: wait for it, or choose --run"
-        ) from error
-    return lock
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
+    with lock:
+        try:
+            if fcntl:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = os.path.samestat(os.stat(lock.name), os.fstat(lock.fileno()))
+        except (BlockingIOError, FileNotFoundError):
+            is_ours = False  # held, or taken away meanwhile by the one that held it
+        if not is_ours:
+            raise UserError(
+                f"another train.py is at work in {folder}: wait for it, or choose --run"
+            )
+        try:
+            yield
+        finally:
+            with suppress(FileNotFoundError):  # somebody has deleted it
+                if os.listdir(folder) == ["lock"]:
+                    shutil.rmtree(folder)
+
+
+def identity(config: Config) -> dict[str, object]:
+    """The settings that make a run what it is, by name.
+
+    How its output is decoded and where raw files lie may change.
+    """
+    return {
+        f"{section}.{name}": value
+        for section, settings in dataclasses.asdict(config).items()
+        for name, value in settings.items()
+        if section != "decode" and name != "manual_dir"
+    }
 
 
 def take_up_run(folder: Path, config: Config) -> None:
@@ -63,17 +95,13 @@ def take_up_run(folder: Path, config: Config) -> None:
 
     Raises UserError naming the settings that differ.
     """
-    differences = differing_fields(load_run_config(folder), config)
-    # How its output is decoded and where raw files lie may change; what the run is may not.
-    fixed = {
-        name: values
-        for name, values in differences.items()
-        if not name.startswith("decode.") and name != "data.manual_dir"
-    }
-    if fixed:
-        shown = "; ".join(
-            f"{name} is {old!r} there, {new!r} here" for name, (old, new) in fixed.items()
-        )
+    there, here = identity(load_run_config(folder)), identity(config)
+    shown = "; ".join(
+        f"{name} is {there[name]!r} there, {here[name]!r} here"
+        for name in here
+        if there[name] != here[name]
+    )
+    if shown:
         raise UserError(
             f"{folder} holds a run with another config ({shown}): "
             "use the same settings to go on with it, or another folder with --run"
@@ -84,5 +112,6 @@ def take_up_run(folder: Path, config: Config) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
+    with naming(temporary):
+        temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -14,9 +14,9 @@ from tensorflow_datasets.core.download.checksums import UrlInfo
 import eval as eval_command
 import train
 import translate
-from transformer.command_line import run_command
 from transformer.data.datasets import multi30k
 from transformer.data.tokenizer import save_tokenizer, train_tokenizer
+from transformer.program import carry_out
 
 COMMANDS = {"train.py": train.main, "eval.py": eval_command.main, "translate.py": translate.main}
 
@@ -141,7 +141,7 @@ def message_of(line, monkeypatch, capfd):
     name, *arguments = line.split()
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     with pytest.raises(SystemExit) as stop:
-        run_command(COMMANDS[name])
+        carry_out(COMMANDS[name])
     assert stop.value.code == 2
     said = capfd.readouterr().err
     assert "Traceback" not in said

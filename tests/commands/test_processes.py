@@ -62,8 +62,8 @@ def test_when_the_first_process_fails_the_others_say_so(config, tmp_path):
     both = start_two(config, "--run", tmp_path / "both", "--data.max-length", 1)
     said = outputs(both)
     assert "none of the 300 training pairs" in said[0][1]
-    assert "error: the first process could not begin" in said[1][1]
-    assert [process.returncode for process in both] == [2, 2]
+    assert "error: process 0 has failed: none of the 300 training pairs" in said[1][1]
+    assert [process.returncode for process in both] == [2, 3]
 
 
 def test_a_process_that_nobody_tells_of_the_others_says_what_is_missing(config, tmp_path):

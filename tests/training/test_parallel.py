@@ -137,16 +137,6 @@ def test_a_device_that_is_not_there_is_refused():
         parallel.demand("tpu")
 
 
-def test_one_process_agrees_with_itself_at_once():
-    stopping = [False]
-    should_stop = parallel.agreed(lambda: stopping[0])
-    assert not should_stop()
-    stopping[0] = True
-    assert should_stop() and parallel.is_first_process()
-    with parallel.first_process_first():
-        pass
-
-
 COMPILE_TWICE = """
 import jax, jax.numpy as jnp
 from transformer.training import parallel

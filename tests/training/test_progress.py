@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from transformer.config import TrainConfig, UserError
+from transformer.config import Config, ModelConfig, OptimizerConfig, TrainConfig, UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
 from transformer.training.progress import Reporter
@@ -13,14 +13,19 @@ from transformer.training.progress import Reporter
 
 @pytest.fixture
 def reporter(tmp_path):
-    def build(step=0, **settings):
+    def build(step=0, clock=None, unreported=(), warmup_steps=4, **settings):
         return Reporter(
             tmp_path,
-            TrainConfig(**settings),
+            Config(
+                model=ModelConfig(target_vocab_size=100),
+                optimizer=OptimizerConfig(warmup_steps=warmup_steps),
+                train=TrainConfig(**settings),
+            ),
             step,
-            Clock(),
+            clock or Clock(),
             learning_rate=lambda step: step / 1000,
             epoch=lambda step: step / 10,
+            unreported=dict(unreported),
         )
 
     return build
@@ -87,3 +92,64 @@ def test_a_validation_is_one_more_line(reporter, tmp_path):
     writer.close()
     [line] = lines(tmp_path)
     assert (line["step"], line["validation_bleu"]) == (1000, 31.5)
+
+
+def test_a_line_after_a_stop_counts_the_updates_before_it_too(reporter, tmp_path):
+    def sums(step):
+        return LossSums(loss=0.1 * step, nll=0.3, correct=1.0, tokens=7.0 + step)
+
+    undisturbed = reporter(log_every=4)
+    for step in range(1, 5):
+        undisturbed.update(step, sums(step))
+    undisturbed.close()
+    [expected] = lines(tmp_path)
+    (tmp_path / "metrics.jsonl").unlink()
+
+    stopped = reporter(log_every=4)
+    for step in (1, 2, 3):
+        stopped.update(step, sums(step))
+    stopped.close()
+    resumed = reporter(step=3, log_every=4, unreported=stopped.unreported)
+    resumed.update(4, sums(4))
+    resumed.close()
+    [line] = lines(tmp_path)
+    for name in ("step", "loss", "perplexity", "accuracy", "learning_rate", "epoch"):
+        assert line[name] == expected[name]
+
+
+class FakeClock:
+    seconds = 0.0
+
+
+def test_time_left_does_not_count_the_compiling_of_first_updates(reporter, capsys):
+    clock = FakeClock()
+    writer = reporter(clock=clock, log_every=10, steps=1010)
+    for step in range(1, 11):
+        clock.seconds += 60.0 if step <= 4 else 0.5  # four shapes are compiled, a minute each
+        writer.update(step, LossSums(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
+    writer.close()
+    assert "8 min 20 s left" in capsys.readouterr().out  # 1,000 updates of half a second
+
+
+def test_a_model_that_is_worse_than_guessing_after_the_warm_up_is_told_of_once(reporter, capsys):
+    writer = reporter(log_every=1, warmup_steps=3)
+    for step, nll in enumerate([9.0, 9.0, 4.0, 9.0, 9.0], start=1):  # guessing: log 100 = 4.6
+        writer.update(step, LossSums(loss=1.0, nll=nll, correct=0.0, tokens=1.0))
+        assert bool(writer.warning) == (step > 3)
+    writer.close()
+    shown = capsys.readouterr().out
+    assert shown.count("training has diverged: 9 nats/token, where guessing has 4.6") == 1
+    assert "optimizer.scale" in shown
+
+
+def test_a_full_disk_is_named_with_the_metrics_file(reporter, monkeypatch):
+    writer = reporter()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("json.dumps", full)
+    with pytest.raises(OSError) as refusal:
+        writer.write(1, {})
+    writer.close()
+    assert refusal.value.filename.endswith("metrics.jsonl")

@@ -1,4 +1,4 @@
-"""Devices and processes: the only file that knows how many there are.
+"""Devices: the only file that knows how many there are.
 
 `update` is a function of the whole batch. Here the state is copied to every device, the batch is
 split over them, and the compiler adds the sums between devices: the same program runs on one
@@ -7,20 +7,16 @@ today a wrapper of the same machinery.
 """
 
 import hashlib
-import itertools
-import os
 import platform
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
-from jax._src import distributed  # the service of jax.distributed has no public name
-from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer.config import Config, UserError, cache_folder, one_line
@@ -28,26 +24,7 @@ from transformer.model.batch import Batch
 from transformer.model.params import Params
 from transformer.training.step import TrainState, init_state, update
 
-UPDATES_BETWEEN_AGREEMENTS = 20
-A_DAY = 24 * 60 * 60 * 1000
-"""In milliseconds."""
-
-
-def join_processes() -> None:
-    """Makes this process one of several that train together.
-
-    Slurm, Open MPI, Kubernetes and TPU pods say themselves who the others are; elsewhere three
-    variables do: JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and
-    JAX_PROCESS_ID. Raises UserError when nobody says it, or when the others do not come.
-    """
-    try:
-        numbers = [os.environ.get(f"JAX_{name}") for name in ("NUM_PROCESSES", "PROCESS_ID")]
-        jax.distributed.initialize(None, *(int(number) if number else None for number in numbers))
-    except (ValueError, RuntimeError, LookupError, TypeError, OSError) as error:
-        raise UserError(
-            f"--distributed: cannot join the other processes ({one_line(error)}); set "
-            "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID for each of them"
-        ) from error
+Tree = TypeVar("Tree")
 
 
 def demand(device: str) -> None:
@@ -90,50 +67,6 @@ def describe_devices() -> str:
     return f"{jax.device_count()} x {' and '.join(kinds)}{processes}"
 
 
-def is_first_process() -> bool:
-    """Whether this process prints, and writes the run folder."""
-    return jax.process_index() == 0
-
-
-@contextmanager
-def first_process_first() -> Iterator[None]:
-    """What the first process makes here (files, say), the others find; then all go on together.
-
-    Waits through the service by which the processes found each other: collectives between devices
-    give up after half a minute. Raises UserError in the others when the first one fails.
-    """
-    if jax.process_count() == 1:
-        yield
-        return
-    service = distributed.global_state.client
-    if is_first_process():
-        outcome = "failed"
-        try:
-            yield
-            outcome = "ready"
-        finally:
-            service.key_value_set("first process", outcome)
-    else:
-        if service.blocking_key_value_get("first process", A_DAY) == "failed":
-            raise UserError("the first process could not begin: read what it says")
-        yield
-    service.wait_at_barrier("all processes are ready", A_DAY)
-
-
-def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
-    """True in every process, at the same update, soon after it is in one."""
-    if jax.process_count() == 1:
-        return should_stop
-    updates = itertools.count(1)
-
-    def one_should_stop() -> bool:
-        if next(updates) % UPDATES_BETWEEN_AGREEMENTS:
-            return False
-        return bool(multihost_utils.process_allgather(np.array(should_stop())).any())
-
-    return one_should_stop
-
-
 def make_mesh() -> Mesh:
     """All devices of all processes along one axis `data`."""
     return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
@@ -153,9 +86,9 @@ def new_state(mesh: Mesh, config: Config) -> TrainState:
     return jax.jit(partial(init_state, config), out_shardings=replicated(mesh))()
 
 
-def replicate(mesh: Mesh, params: Params) -> Params:
-    """The same parameters on every device, in memory of their own: `jit_update` gives it up."""
-    return jax.jit(lambda tree: tree)(_spread(replicated(mesh), params))
+def replicate(mesh: Mesh, tree: Tree) -> Tree:
+    """The same arrays on every device, in memory of their own: `jit_update` gives it up."""
+    return jax.jit(lambda tree: tree)(_spread(replicated(mesh), tree))
 
 
 def shard_batch(mesh: Mesh, batch: Batch) -> Batch:
@@ -167,6 +100,8 @@ def _spread(sharding: NamedSharding, tree):
     """Each process gives its own devices their part of arrays that all processes have."""
 
     def spread(array):
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(spread(jax.random.key_data(array)))
         array = np.asarray(array)
         return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
 

@@ -3,15 +3,20 @@
 import importlib.util
 import json
 import math
+import statistics
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 from tqdm import tqdm
 
-from transformer.config import TrainConfig, UserError
+from transformer.config import Config, UserError, naming
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
+
+SUMS = tuple(field.name for field in fields(LossSums))
 
 
 class Reporter:
@@ -20,35 +25,44 @@ class Reporter:
     def __init__(
         self,
         folder: Path | None,
-        settings: TrainConfig,
+        config: Config,
         step: int,
         clock: Clock,
         learning_rate: Callable[[int], float],
         epoch: Callable[[int], float],
+        unreported: Mapping[str, float],
     ):
         """Begins after `step` updates; later lines of an interrupted run are removed.
 
-        Without a folder it checks losses and keeps silent, as all processes but one should.
+        `unreported` is that of the interrupted run's reporter at that step, or empty. Without a
+        folder it checks losses and keeps silent, as all processes but one should.
         """
-        self.settings, self.clock = settings, clock
+        self.settings, self.clock = config.train, clock
         self.learning_rate, self.epoch = learning_rate, epoch
+        self.guessing = math.log(config.model.target_vocab_size)
+        self.warmed_up = config.optimizer.warmup_steps
+        self.warning: str | None = None
         self.path, self.board = None, None
         if folder:
             self.path = folder / "metrics.jsonl"
             _forget_after(self.path, step)
             self.board = _tensorboard(folder / "tensorboard", step)
         self.bar = tqdm(
-            total=settings.steps,
+            total=self.settings.steps,
             initial=step,
             unit="update",
             dynamic_ncols=True,
             disable=not (folder and sys.stderr.isatty()),
         )
-        self._restart()
+        self.sums = dict.fromkeys(SUMS, 0.0) | {name: unreported.get(name, 0.0) for name in SUMS}
+        self.since = clock.seconds - unreported.get("seconds", 0.0)
+        self.durations: deque[float] = deque(maxlen=self.settings.log_every)
+        self.last_update = clock.seconds
 
-    def _restart(self) -> None:
-        self.loss = self.nll = self.correct = self.tokens = 0.0
-        self.since = self.clock.seconds
+    @property
+    def unreported(self) -> dict[str, float]:
+        """The sums of the updates since the last report, and the seconds that they took."""
+        return self.sums | {"seconds": self.clock.seconds - self.since}
 
     def update(self, step: int, sums: LossSums) -> None:
         """Takes the sums of one update. Raises UserError when the loss is not a number."""
@@ -59,21 +73,23 @@ class Reporter:
                 "optimizer.warmup_steps or set optimizer.clip_norm; "
                 "the last checkpoint is from before it"
             )
-        self.loss += loss
-        self.nll += float(sums.nll)
-        self.correct += float(sums.correct)
-        self.tokens += float(sums.tokens)
+        for name in SUMS:
+            self.sums[name] += float(getattr(sums, name))
+        self.durations.append(self.clock.seconds - self.last_update)
+        self.last_update = self.clock.seconds
         self.bar.update(1)
         if step % self.settings.log_every == 0 or step == self.settings.steps:
             self._report(step)
 
     def _report(self, step: int) -> None:
+        tokens = self.sums["tokens"]
+        nll = self.sums["nll"] / tokens
         values = {
-            "loss": self.loss / self.tokens,
-            "perplexity": math.exp(min(self.nll / self.tokens, 700)),
-            "accuracy": self.correct / self.tokens,
+            "loss": self.sums["loss"] / tokens,
+            "perplexity": math.exp(min(nll, 700)),
+            "accuracy": self.sums["correct"] / tokens,
             "learning_rate": self.learning_rate(step),
-            "tokens_per_second": self.tokens / max(self.clock.seconds - self.since, 1e-9),
+            "tokens_per_second": tokens / max(self.clock.seconds - self.since, 1e-9),
         }
         epoch = self.epoch(step)
         line = (
@@ -82,20 +98,34 @@ class Reporter:
             f"learning rate {values['learning_rate']:.1e}"
         )
         if self.bar.disable and self.path:
-            # of training; validations come on top
-            left = (self.settings.steps - step) * self.clock.seconds / max(step, 1)
+            # Of training; validations come on top. The median leaves out what compiling takes.
+            left = (self.settings.steps - step) * statistics.median(self.durations)
             print(f"update {step:,}/{self.settings.steps:,}  {line}  {_minutes(left)} left")
         else:
             self.bar.set_postfix_str(line)
         self.write(step, values | {"epoch": epoch})
-        self._restart()
+        self._look_for_divergence(step, nll)
+        self.sums = dict.fromkeys(SUMS, 0.0)
+        self.since = self.clock.seconds
+
+    def _look_for_divergence(self, step: int, nll: float) -> None:
+        """After the warm-up a model that is worse than one that guesses is told of, once."""
+        before, self.warning = self.warning, None
+        if step >= min(self.warmed_up, self.settings.steps) and nll > self.guessing:
+            self.warning = (
+                f"warning: training has diverged: {nll:.3g} nats/token, where guessing has "
+                f"{self.guessing:.1f}; lower optimizer.scale, lengthen optimizer.warmup_steps or "
+                "set optimizer.clip_norm"
+            )
+            if not before:
+                self.say(self.warning)
 
     def write(self, step: int, values: dict[str, float]) -> None:
         """Adds a line to metrics.jsonl, and to TensorBoard."""
         if not self.path:
             return
         line = {"step": step, "seconds": round(self.clock.seconds, 3), **values}
-        with self.path.open("a", encoding="utf-8") as file:
+        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         if self.board:
             for name, value in values.items():
@@ -130,7 +160,8 @@ def _forget_after(path: Path, step: int) -> None:
         except (ValueError, TypeError, KeyError):
             continue  # half a line, written as the run was killed
     temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(kept), encoding="utf-8")
+    with naming(temporary):
+        temporary.write_text("".join(kept), encoding="utf-8")
     temporary.replace(path)
 
 

@@ -1,0 +1,56 @@
+"""Processes in one: what needs no second one. The others are in tests/commands."""
+
+import pytest
+
+from transformer.config import UserError
+from transformer.training import processes
+
+
+def test_one_process_agrees_with_itself_at_once():
+    stopping = [False]
+    should_stop = processes.agreed(lambda: stopping[0])
+    assert not should_stop()
+    stopping[0] = True
+    assert should_stop() and processes.is_first() and processes.count() == 1
+    with processes.first_process_first("something"):
+        pass
+    processes.agree("settings", {"steps": 3})
+
+
+class Table:
+    """The words that processes share, without processes."""
+
+    def __init__(self):
+        self.words = {}
+
+    def key_value_set(self, key, word, allow_overwrite=False):
+        self.words[key] = word
+
+    def blocking_key_value_get(self, key, _):
+        return self.words[key]
+
+    def wait_at_barrier(self, *_):
+        pass
+
+
+def test_facts_that_differ_from_those_of_the_first_are_named(monkeypatch):
+    table = Table()
+    monkeypatch.setattr(processes, "service", lambda: table)
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    processes.agree("settings", {"train.seed": 0, "train.steps": 5})
+    monkeypatch.setattr(processes, "is_first", lambda: False)
+    processes.agree("settings", {"train.seed": 0, "train.steps": 5})
+    with pytest.raises(UserError, match="settings: train.seed is 1 in this process, 0 in"):
+        processes.agree("settings", {"train.seed": 1, "train.steps": 5})
+
+
+def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(monkeypatch):
+    monkeypatch.setattr(processes, "count", lambda: 4)
+    monkeypatch.setattr(processes.threading.Thread, "start", lambda self: None)
+    watch = processes.Watch(patience=10)
+    watch.silence = {0: 3.0, 1: 9.0, 2: 3.0, 3: 9.0}
+    assert watch._missing(10) is None
+    watch.silence |= {1: 10.0, 3: 12.0}
+    assert "processes 1, 3 of 4 have not been heard of for 10 s" in watch._missing(10)
+    watch.silence[0] = 10.0
+    assert "process 0 of 4 has not been heard of" in watch._missing(10)

@@ -1,0 +1,34 @@
+"""Digests of arrays: what was saved is what is read, bit for bit."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def digests(items: Mapping[str, Any], progress: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of every array of some trees, by item and path, and of `progress`, a JSON object.
+
+    Dtype and shape count too. An array that is spread over processes must be whole in each.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(dict(items))
+    of_arrays = {
+        jax.tree_util.keystr(path, simple=True, separator="."): _digest(np.asarray(leaf))
+        for path, leaf in leaves
+    }
+    text = json.dumps(progress, sort_keys=True)
+    return of_arrays | {"progress": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _digest(array: np.ndarray) -> str:
+    sha256 = hashlib.sha256(f"{array.dtype} {array.shape} ".encode())
+    sha256.update(np.ascontiguousarray(array).view(np.uint8))
+    return sha256.hexdigest()
+
+
+def difference(found: Mapping[str, str], saved: Mapping[str, str]) -> str | None:
+    """The name of something found whose digest is not the one that was saved, or None."""
+    return next((name for name in found if found[name] != saved.get(name)), None)

@@ -1,0 +1,272 @@
+"""Processes that train together: they join, agree, wait for each other, and are missed.
+
+Each tells the others every second that it is alive. One that is silent for too long, or says that
+it has failed, ends the others: with a sentence that names it, and an exit code of its own. So no
+wait needs an end of its own.
+"""
+
+import contextlib
+import ctypes
+import importlib.metadata
+import itertools
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NoReturn
+
+import jax
+import numpy as np
+from jax._src import distributed  # the service of jax.distributed has no public name
+from jax.experimental import multihost_utils
+
+from transformer.config import UserError, one_line
+
+ANOTHER_IS_LOST = 3
+"""Exit code of a process that ends because another one is gone, silent, or has failed."""
+
+UPDATES_BETWEEN_AGREEMENTS = 20
+SECOND = 1.0
+TIMES_TO_COME = 5
+"""At first the others are waited for so many times as long as later."""
+
+TIME_TO_READ = 5
+"""Seconds that a process which fails leaves to the others to hear of it."""
+
+A_WEEK = 7 * 24 * 60 * 60 * 1000
+"""In milliseconds: no end, since the others are watched meanwhile."""
+
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "functional-transformer")
+
+_handlers = []
+"""What C calls must not be garbage."""
+
+
+@contextmanager
+def joined(patience: int) -> Iterator[None]:
+    """Inside, this process is one of several that train together.
+
+    Slurm, Open MPI, Kubernetes and TPU pods say themselves who the others are; elsewhere three
+    variables do: JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and
+    JAX_PROCESS_ID. Raises UserError when nobody says it. Ends this process when the others do not
+    come, or when one of them is silent for `patience` seconds.
+    """
+    end_on_abort(lambda: _who_did_not_come(TIMES_TO_COME * patience))
+    jax.config.update("jax_enable_preemption_service", False)  # train.py hears SIGTERM itself
+    try:
+        numbers = [os.environ.get(f"JAX_{name}") for name in ("NUM_PROCESSES", "PROCESS_ID")]
+        jax.distributed.initialize(
+            None,
+            *(int(number) if number else None for number in numbers),
+            initialization_timeout=TIMES_TO_COME * patience,
+            heartbeat_timeout_seconds=2 * patience + 60,  # JAX's own watch, which says less
+            shutdown_timeout_seconds=patience,
+        )
+    except (ValueError, RuntimeError, LookupError, TypeError, OSError) as error:
+        raise UserError(
+            f"--distributed: cannot join the other processes ({one_line(error)}); set "
+            "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID for each of them"
+        ) from error
+    watch = Watch(patience)
+    end_on_abort(watch.who_is_gone)
+    try:
+        yield
+    except BaseException as error:
+        watch.tell(error)
+        raise
+    service().wait_at_barrier("all processes are done", A_WEEK)
+    watch.stop()
+
+
+def service():
+    """What JAX's processes share: a table of words, and barriers. Kept by the first process."""
+    return distributed.global_state.client
+
+
+def count() -> int:
+    """How many processes train together."""
+    return distributed.global_state.num_processes
+
+
+def is_first() -> bool:
+    """Whether this process prints, and writes the run folder."""
+    return distributed.global_state.process_id == 0
+
+
+def _who_did_not_come(seconds: int) -> str:
+    return (
+        f"--distributed: not all of the {count()} processes came to "
+        f"{distributed.global_state.coordinator_address} within {seconds} s: start the same "
+        "command in each, and see that the first can be reached"
+    )
+
+
+class Watch:
+    """Tells the others every second that this process is alive, and listens to them."""
+
+    def __init__(self, patience: int):
+        self.own, self.patience = distributed.global_state.process_id, patience
+        self.heard = {other: "" for other in range(count()) if other != self.own}
+        self.silence = dict.fromkeys(self.heard, 0.0)
+        self.stopped = threading.Event()
+        for work in (self._speak_and_listen, self._judge):
+            threading.Thread(target=work, daemon=True).start()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def _speak_and_listen(self) -> None:
+        """Hangs, or ends, where the first process no longer answers: then all are silent."""
+        with contextlib.suppress(RuntimeError):
+            for beat in itertools.count():
+                service().key_value_set(f"alive/{self.own}", str(beat), allow_overwrite=True)
+                for key, word in service().key_value_dir_get("alive"):
+                    other = int(key.rpartition("/")[2])
+                    if other in self.heard and self.heard[other] != word:
+                        self.heard[other], self.silence[other] = word, 0.0
+                for key, sentence in service().key_value_dir_get("failed"):
+                    self._answer(int(key.rpartition("/")[2]), sentence)
+                if self.stopped.wait(SECOND):
+                    return
+
+    def _answer(self, other: int, sentence: str) -> None:
+        if other != self.own and not self.stopped.is_set():
+            service().key_value_set(f"read/{self.own}", "")
+            end(f"process {other} has failed: {sentence}")
+
+    def _judge(self) -> None:
+        """Counts seconds of its own, which stand still while this process is frozen itself."""
+        while not self.stopped.wait(SECOND):
+            for other in self.silence:
+                self.silence[other] += SECOND
+            if sentence := self._missing(self.patience):
+                end(sentence)
+
+    def _missing(self, seconds: float) -> str | None:
+        """Who has been silent for so long; where the first is, nobody knows of the others."""
+        lost = [other for other, silence in self.silence.items() if silence >= seconds]
+        lost = [0] if 0 in lost else lost
+        if not lost:
+            return None
+        one = len(lost) == 1
+        names = f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {count()}"
+        return (
+            f"{names} {'has' if one else 'have'} not been heard of for {seconds:.0f} s "
+            "(--partner-timeout): see what became of it, then start the same command again in all "
+            "processes to go on from the last checkpoint"
+        )
+
+    def who_is_gone(self) -> str | None:
+        """When JAX aborts this process: the first process, if it no longer answers."""
+        address = distributed.global_state.coordinator_address
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=SECOND).close()
+        except OSError:
+            return (
+                f"the first process, 0 of {count()}, at {address}, is gone: see what "
+                "became of it, then start the same command again in all processes to go on from "
+                "the last checkpoint"
+            )
+        return None
+
+    def tell(self, error: BaseException) -> None:
+        """Lets the others know that this process fails.
+
+        An error that is not of our making is likelier another process's end than this one's own:
+        it is given the time to be noticed.
+        """
+        if not isinstance(error, UserError | OSError | KeyboardInterrupt | SystemExit):
+            print(f"({one_line(error)[:300]}: is another process gone?)", file=sys.stderr)
+            time.sleep(self.patience + 2 * SECOND)
+        self.stop()
+        with contextlib.suppress(RuntimeError):
+            sentence = one_line(error) or type(error).__name__
+            service().key_value_set(f"failed/{self.own}", sentence)
+            for _ in range(10 * TIME_TO_READ):
+                if len(service().key_value_dir_get("read")) == len(self.heard):
+                    break
+                time.sleep(SECOND / 10)
+
+
+def end(sentence: str) -> NoReturn:
+    """Ends this process at once, wherever its threads wait."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        os.write(2, f"error: {sentence}\n".encode())
+    os._exit(ANOTHER_IS_LOST)
+
+
+def end_on_abort(explain: Callable[[], str | None]) -> None:
+    """Where JAX aborts this process, as it does when it misses another, say why.
+
+    Python's own handlers would come too late. When `explain` knows nothing, the abort goes on.
+    """
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_int)
+    def handle(_) -> None:
+        if sentence := explain():
+            end(sentence)
+
+    _handlers.append(handle)
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).signal(signal.SIGABRT, handle)
+
+
+@contextmanager
+def first_process_first(what: str) -> Iterator[None]:
+    """What the first process makes here (files, say), the others find; then all go on together.
+
+    Waits through the service by which the processes found each other: collectives between devices
+    give up after half a minute. `what` is done once in a process's life.
+    """
+    if count() == 1:
+        yield
+        return
+    if not is_first():
+        service().blocking_key_value_get(f"first/{what}", A_WEEK)
+    yield
+    if is_first():
+        service().key_value_set(f"first/{what}", "done")
+    service().wait_at_barrier(f"all: {what}", A_WEEK)
+
+
+def versions() -> dict[str, str]:
+    """Of what must be the same in all processes."""
+    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def agree(what: str, facts: Mapping[str, object]) -> None:
+    """Raises UserError where facts about this process are not those of the first one."""
+    if count() == 1:
+        return
+    ours = {name: repr(fact) for name, fact in facts.items()}
+    if is_first():
+        service().key_value_set(f"facts/{what}", json.dumps(ours))
+    theirs = json.loads(service().blocking_key_value_get(f"facts/{what}", A_WEEK))
+    for name in ours | theirs:
+        if ours.get(name) != theirs.get(name):
+            raise UserError(
+                f"{what}: {name} is {ours.get(name)} in this process, {theirs.get(name)} in the "
+                "first: what trains together must be the same"
+            )
+    service().wait_at_barrier(f"agreed: {what}", A_WEEK)
+
+
+def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """True in every process, at the same update, soon after it is in one."""
+    if count() == 1:
+        return should_stop
+    updates = itertools.count(1)
+
+    def one_should_stop() -> bool:
+        if next(updates) % UPDATES_BETWEEN_AGREEMENTS:
+            return False
+        return bool(multihost_utils.process_allgather(np.array(should_stop())).any())
+
+    return one_should_stop
