@@ -171,5 +171,7 @@ class NewestAndBest:
 
 
 def first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:120]}" if lines else type(error).__name__
+    """What went wrong, where a library says much: how it begins, and the cause at its end."""
+    line = next(iter(str(error).strip().splitlines()), "")
+    shown = line if len(line) <= 160 else f"{line[:80]} ... {line[-80:]}"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__

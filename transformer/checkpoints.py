@@ -113,8 +113,8 @@ class Checkpoints:
             yield
         except (OSError, ValueError) as error:
             raise UserError(
-                f"cannot save to {self.folder} ({first_line(error)}): make room, then give the "
-                "same command to go on from the last checkpoint"
+                f"cannot save to {self.folder} ({first_line(error)}): make room there, or let it "
+                "be written to; then give the same command to go on from the last checkpoint"
             ) from error
 
 

@@ -24,6 +24,7 @@ def run_command(main: Callable[[list[str]], None]) -> None:
 
     A library's thread, or a process that is gone, would else be waited for, the run held meanwhile.
     """
+    sys.excepthook, sys.unraisablehook = _hear, lambda args: _hear(*args[:3])
     try:
         carry_out(main)
     except SystemExit as stop:
@@ -33,6 +34,12 @@ def run_command(main: Callable[[list[str]], None]) -> None:
     except BaseException:
         traceback.print_exc()
         _leave(1)
+
+
+def _hear(kind: type[BaseException], error: BaseException | None, trace: object) -> None:
+    """Python's own words about what nobody caught, but for what Orbax leaves when a save fails."""
+    if str(error) != "Event loop is closed":
+        sys.__excepthook__(kind, error, trace)
 
 
 def _leave(code: int) -> NoReturn:

@@ -1,11 +1,14 @@
 """train.py --from: another run's weights and vocabulary, with other data and another schedule."""
 
 import json
+import time
 from pathlib import Path
 
 import jax
 import numpy as np
-from small_run import run
+from small_run import run, start
+from test_processes import outputs, start_two
+from test_resume import updating
 
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config
@@ -53,3 +56,41 @@ def test_it_has_its_own_data_and_schedule_and_the_others_vocabulary(config, undi
     again = run(*words)
     assert again.returncode == 0, again.stderr
     assert "10 of 10 done" in again.stdout
+
+
+def test_killed_before_its_first_checkpoint_it_begins_with_the_other_weights_again(
+    config, undisturbed, tmp_path
+):
+    folder = tmp_path / "tuned"
+    words = ["train.py", config, "--run", folder, "--from", undisturbed, *STANDSTILL]
+    process = start(*words, "--train.steps", 10**6, "--train.validate-every", 10**6)
+    while not updating(folder):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    assert not any((folder / "checkpoints").iterdir())
+    result = run(*words, "--train.steps", 1)
+    assert result.returncode == 0, result.stderr
+    assert "begins with the weights of" in result.stdout
+    for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "best"), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_two_processes_begin_with_the_other_runs_weights(config, undisturbed, tmp_path):
+    folder = tmp_path / "tuned"
+    words = [config, "--run", folder, "--from", undisturbed, *STANDSTILL, "--train.steps", 1]
+    both = start_two(*words)
+    said = outputs(both)
+    assert [process.returncode for process in both] == [0, 0], said
+    for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "best"), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_it_averages_as_many_checkpoints_as_the_other_run_does(config, undisturbed, tmp_path):
+    folder = tmp_path / "tuned"
+    words = ["train.py", config, "--run", folder, "--from", undisturbed, *STANDSTILL]
+    result = run(*words, "--from-checkpoint", "average", "--train.steps", 1,
+                 "--train.average-last", 1)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "average of steps [30, 35, 40]" in result.stdout

@@ -1,12 +1,16 @@
-"""Two processes, as on two machines, train what one process with two devices trains."""
+"""Two processes, as on two machines, train what one process with two devices trains, and miss each
+other when one dies, freezes or fails."""
 
 import os
+import signal
 import socket
 import subprocess
+import time
 
 import numpy as np
+import pytest
 from small_run import run, start
-from test_resume import final_state
+from test_resume import final_state, mid_save, mid_validation, updating
 
 
 def free_port() -> int:
@@ -17,16 +21,18 @@ def free_port() -> int:
 
 def start_two(*words: object) -> list[subprocess.Popen]:
     """The same command in two processes that know of each other, with one device each."""
-    together = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": "2"}
-    return [
-        start(
-            "train.py",
-            *words,
-            "--distributed",
-            env=os.environ | together | {"JAX_PROCESS_ID": str(number), "XLA_FLAGS": ""},
-        )
-        for number in range(2)
-    ]
+    port = free_port()
+    return [start_one(port, number, *words) for number in range(2)]
+
+
+def start_one(port: int, number: int, *words: object) -> subprocess.Popen:
+    together = {
+        "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+        "JAX_NUM_PROCESSES": "2",
+        "JAX_PROCESS_ID": str(number),
+        "XLA_FLAGS": "",
+    }
+    return start("train.py", *words, "--distributed", env=os.environ | together)
 
 
 def outputs(processes: list[subprocess.Popen]) -> list[tuple[str, str]]:
@@ -36,6 +42,54 @@ def outputs(processes: list[subprocess.Popen]) -> list[tuple[str, str]]:
     finally:
         for process in processes:
             process.kill()
+
+
+MOMENTS = {"updating": updating, "saving": mid_save, "validating": mid_validation}
+FAULTS = [
+    (signal.SIGKILL, 1, "updating"), (signal.SIGSTOP, 0, "validating"),
+    (signal.SIGKILL, 0, "saving"), (signal.SIGKILL, 0, "updating"),
+    (signal.SIGKILL, 0, "validating"), (signal.SIGKILL, 1, "saving"),
+    (signal.SIGKILL, 1, "validating"), (signal.SIGSTOP, 0, "updating"),
+    (signal.SIGSTOP, 0, "saving"), (signal.SIGSTOP, 1, "updating"),
+    (signal.SIGSTOP, 1, "saving"), (signal.SIGSTOP, 1, "validating"),
+][: int(os.environ.get("FAULTS", "3"))]  # fmt: skip
+"""What happens to which process, and when; FAULTS=12 tries all."""
+
+
+@pytest.mark.parametrize("fault, lost, moment", FAULTS)
+def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, fault, lost, moment):
+    folder = tmp_path / "both"
+    words = [config, "--run", folder, "--train.steps", 10**6, "--train.validate-every", 100]
+    both = start_two(*words, "--partner-timeout", 10)
+    try:
+        while not MOMENTS[moment](folder):
+            assert [process.poll() for process in both] == [None, None]
+            time.sleep(0.001)
+        both[lost].send_signal(fault)
+        begin = time.monotonic()
+        _, said = both[1 - lost].communicate(timeout=60)
+        assert time.monotonic() - begin < 30
+    finally:
+        for process in both:
+            process.kill()
+    sentence = said.splitlines()[-1]
+    assert both[1 - lost].returncode == 3
+    assert sentence.startswith("error: ") and "start the same command again" in sentence
+    if fault == signal.SIGKILL and lost == 0:
+        assert "the first process, 0 of 2" in sentence and "is gone" in sentence
+    else:
+        assert f"process {lost} of 2 has not been heard of for 10 s" in sentence
+
+
+def test_what_trains_together_must_be_the_same(config, tmp_path):
+    folder, port = tmp_path / "both", free_port()
+    both = [start_one(port, number, config, "--run", folder, "--train.seed", number)
+            for number in range(2)]  # fmt: skip
+    said = outputs(both)
+    assert "settings: train.seed is 1 in this process, 0 in the first" in said[1][1]
+    assert "process 1 has failed: settings: train.seed is 1" in said[0][1]
+    assert [process.returncode for process in both] == [3, 2]
+    assert not folder.exists() or "lock" in os.listdir(folder)
 
 
 def test_two_processes_train_what_two_devices_train(config, tmp_path):

@@ -3,14 +3,19 @@
 import json
 import os
 import random
+import resource
+import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from small_run import run, start
+
+from transformer.command_line import load_run_config
 
 KILLS = int(os.environ.get("KILLS", "4"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""
@@ -36,6 +41,12 @@ def assert_same_end(folder: Path, undisturbed: Path) -> None:
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         np.testing.assert_array_equal(ours[name], array, err_msg=name)
+
+
+def updating(folder: Path) -> bool:
+    """Some updates are done."""
+    path = folder / "metrics.jsonl"
+    return path.exists() and '"loss"' in path.read_text()
 
 
 def mid_save(folder: Path) -> bool:
@@ -95,3 +106,60 @@ def test_a_run_asked_to_stop_saves_and_says_how_to_continue(config, undisturbed,
     assert "continue with: python" in output or "done:" in output
     run("train.py", config, "--run", folder)
     assert_same_end(folder, undisturbed)
+
+
+FILE_SIZE = 20_000
+"""Bytes that a file may have, as on a disk that is nearly full."""
+
+
+def test_a_disk_that_is_full_gives_one_sentence_and_what_was_saved_stays(config, tmp_path):
+    folder = tmp_path / "run"
+    words = ["train.py", config, "--run", folder]
+    assert run(*words, "--train.steps", 40, "--model.d-ff", 400).returncode == 0
+    before = final_state(folder)
+    shutil.rmtree(folder / "checkpoints" / "40")
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
+    process = start(*words, "--model.d-ff", 400, preexec_fn=limit)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert said.startswith("error: cannot save to") and len(said.splitlines()) == 1
+    result = run(*words, "--model.d-ff", 400)
+    assert result.returncode == 0, result.stderr
+    after = final_state(folder)
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array, err_msg=name)
+
+
+def test_a_second_command_on_a_run_at_work_changes_nothing_in_it(config, tmp_path):
+    folder = tmp_path / "run"
+    first = start("train.py", config, "--run", folder, "--train.steps", 10**6)
+    try:
+        while not (folder / "metrics.jsonl").exists():
+            assert first.poll() is None
+            time.sleep(0.01)
+        files = [folder / "config.json", folder / "tokenizer" / "source.model"]
+        before = [path.read_bytes() for path in files]
+        for change in (["--decode.beam-size", 7], ["--model.d-ff", 64], ["--data.vocab-size", 30]):
+            second = run("train.py", config, "--run", folder, "--train.steps", 10**6, *change)
+            assert second.returncode == 2
+            assert "another train.py is at work" in second.stderr
+            assert [path.read_bytes() for path in files] == before
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_run_without_a_checkpoint_may_be_begun_anew_with_other_settings(config, tmp_path):
+    folder = tmp_path / "run"
+    words = ["train.py", config, "--run", folder, "--train.validate-every", 10**6]
+    process = start(*words, "--train.steps", 10**6, "--data.vocab-size", 30)
+    while not updating(folder):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    result = run(*words, "--train.steps", 5, "--model.d-ff", 64)
+    assert result.returncode == 0, result.stderr
+    assert load_run_config(folder).model.d_ff == 64
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [5, 5]

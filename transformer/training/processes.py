@@ -137,6 +137,8 @@ class Watch:
     def _answer(self, other: int, sentence: str) -> None:
         if other != self.own and not self.stopped.is_set():
             service().key_value_set(f"read/{self.own}", "")
+            if self.own == 0:  # the table goes with this process: the other has still to leave
+                time.sleep(2 * SECOND)
             end(f"process {other} has failed: {sentence}")
 
     def _judge(self) -> None:

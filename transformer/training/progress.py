@@ -7,6 +7,7 @@ import statistics
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -128,8 +129,9 @@ class Reporter:
         with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         if self.board:
-            for name, value in values.items():
-                self.board.add_scalar(name, value, step)
+            with naming(self.path.parent / "tensorboard"):
+                for name, value in values.items():
+                    self.board.add_scalar(name, value, step)
 
     def say(self, text: str) -> None:
         """Prints above the progress bar."""
@@ -141,7 +143,8 @@ class Reporter:
     def close(self) -> None:
         self.bar.close()
         if self.board:
-            self.board.close()
+            with suppress(OSError):  # what matters has been said by then
+                self.board.close()
 
 
 def _minutes(seconds: float) -> str:
