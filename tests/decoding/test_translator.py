@@ -40,8 +40,8 @@ def translator(tokenizers, small_model, random_params):
         source_vocab_size=vocabulary, target_vocab_size=vocabulary, output_bias=True
     )
     params = random_params(model)
-    # It ends now and then, and never says what no trained model says.
-    bias = params.embedding.output_bias.at[jnp.asarray([PAD, BOS])].set(-1e3).at[EOS].add(0.5)
+    # It ends now and then, and would often say PAD and BOS if it could.
+    bias = params.embedding.output_bias.at[jnp.asarray([PAD, BOS])].add(1.0).at[EOS].add(0.5)
     params = params.replace(embedding=params.embedding.replace(output_bias=bias))
     config = Config(model=model, decode=DecodeConfig(beam_size=2, max_extra_length=4))
 
@@ -187,7 +187,8 @@ def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(transla
     prefix[:, 0] = BOS
     chosen = np.full((2, 9), PAD, np.int32)
     for position in range(9):
-        chosen[:, position] = compiled(jnp.asarray(prefix))[:, position].argmax(-1)
+        logits = compiled(jnp.asarray(prefix))[:, position]
+        chosen[:, position] = logits.at[:, jnp.asarray([PAD, BOS])].set(-jnp.inf).argmax(-1)
         prefix[:, position + 1 : position + 2] = chosen[:, position : position + 1]
     for row, limit in enumerate([4 + 4, 2 + 4]):
         ends = np.flatnonzero(chosen[row, :limit] == EOS)
