@@ -16,7 +16,7 @@ def main(words: list[str]) -> None:
     from transformer.data.corpus import read_pairs
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import translate
-    from transformer.evaluation.scores import score
+    from transformer.evaluation.scores import bleu_metric, score
     from transformer.run import write_text
     from transformer.training import parallel
 
@@ -29,6 +29,7 @@ def main(words: list[str]) -> None:
     if command.test_files:
         data = replace(data, dataset="", test_files=command.test_files, swap_files=False)
     split = "test" if command.test_files else command.split
+    bleu_metric(data.target)  # what it lacks is told now, not after the translating
     pairs = list(read_pairs(data, split))
     sources, references = [s for s, _ in pairs], [t for _, t in pairs]
 
@@ -46,7 +47,7 @@ def main(words: list[str]) -> None:
         f"checkpoint {label}; beam {config.decode.beam_size}, alpha {config.decode.alpha}; "
         f"{seconds:.0f} s, {len(pairs) / seconds:.1f} sentences/s, compiling included"
     )
-    scores = score(hypotheses, references)
+    scores = score(hypotheses, references, data.target)
     for metric in scores:
         print(metric)
 

@@ -122,7 +122,7 @@ def main(words: list[str]) -> None:
     def validate(state) -> float:
         params = parallel.local_copy(state.params)
         outputs = translate(validation_config, params, tokenizers, [s for s, _ in validation])
-        value = bleu(outputs, [target for _, target in validation])
+        value = bleu(outputs, [target for _, target in validation], config.data.target)
         reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
         for (source, target), output in list(zip(validation, outputs))[:3]:
             reporter.say(f"  source     {source}\n  reference  {target}\n  output     {output}\n")

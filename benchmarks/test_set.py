@@ -116,7 +116,7 @@ def main(words: list[str]) -> None:
             command.rounds,
             warmup=1,
         )
-    print(f"\n{table(result_rows(outcomes, references))}")
+    print(f"\n{table(result_rows(outcomes, references, config.data.target))}")
     ours = outcomes["ours float32"]
     print(
         f"\n{command.rounds} rounds, contestants in turn, each in a process of its own; the first "
@@ -225,7 +225,9 @@ def their_decoder(
     return translate_texts
 
 
-def result_rows(outcomes: dict[str, Outcome], references: list[str]) -> list[dict[str, str]]:
+def result_rows(
+    outcomes: dict[str, Outcome], references: list[str], language: str
+) -> list[dict[str, str]]:
     """A row for each contestant; ours is the first."""
     ours = next(iter(outcomes))
     rows = []
@@ -241,7 +243,7 @@ def result_rows(outcomes: dict[str, Outcome], references: list[str]) -> list[dic
                 "time / ours": f"{timing.median / outcomes[ours].timing.median:.2f}",
                 "same tokens": "-" if name == ours else f"{same:.1%}",
                 "cut": str(cut),
-                "BLEU": f"{bleu(texts, references):.2f}",
+                "BLEU": f"{bleu(texts, references, language):.2f}",
             }
         )
     return rows

@@ -128,7 +128,7 @@ from transformer.evaluation.scores import score
 pairs = list(read_pairs(config.data, "test"))
 hypotheses = translate(config, params, tokenizers, [source for source, _ in pairs])
 print(which)
-for metric in score(hypotheses, [target for _, target in pairs]):
+for metric in score(hypotheses, [target for _, target in pairs], config.data.target):
     print(metric)
 
 # %% [markdown]
