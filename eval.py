@@ -1,6 +1,18 @@
 """Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/."""
 
 from transformer.command_line import EvalCommand, parse_with_run, run_command
+from transformer.config import DecodeConfig
+
+NAMES = {
+    "beam_size": "beam{}",
+    "alpha": "alpha{}",
+    "normalisation": "per-{}",
+    "stop": "stop-{}",
+    "max_extra_length": "extra{}",
+    "max_source_length": "source{}",
+    "dtype": "{}",
+}
+"""How file names tell the settings of `decode` that can change a translation."""
 
 
 def main(words: list[str]) -> None:
@@ -9,6 +21,7 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import json
     import time
+    import warnings
     from dataclasses import replace
     from pathlib import Path
 
@@ -21,8 +34,6 @@ def main(words: list[str]) -> None:
     from transformer.training import parallel
 
     parallel.demand("any")
-    folder = command.run / "eval"
-    folder.mkdir(exist_ok=True)
 
     # The test set as raw text: scores are against what people wrote, never against tokens.
     data = config.data
@@ -53,11 +64,7 @@ def main(words: list[str]) -> None:
 
     # Keep both.
     test_set = Path(command.test_files[0]).stem if command.test_files else split
-    search = f"beam{config.decode.beam_size}-alpha{config.decode.alpha}"
-    if config.decode.dtype != "model":
-        search += f"-{config.decode.dtype}"
-    stem = f"{test_set}-{command.checkpoint}-{search}"
-    write_text(folder / f"{stem}.{data.target}", "".join(f"{line}\n" for line in hypotheses))
+    stem = f"{test_set}-{command.checkpoint}-{search_name(config.decode)}"
     record = {
         "test_set": name,
         "direction": f"{data.source}-{data.target}",
@@ -67,8 +74,26 @@ def main(words: list[str]) -> None:
         "decode": vars(config.decode),
         "scores": [metric.to_dict() for metric in scores],
     }
-    write_text(folder / f"{stem}.json", json.dumps(record, indent=2) + "\n")
+    folder = command.run / "eval"
+    try:
+        folder.mkdir(exist_ok=True)
+        write_text(folder / f"{stem}.{data.target}", "".join(f"{line}\n" for line in hypotheses))
+        write_text(folder / f"{stem}.json", json.dumps(record, indent=2) + "\n")
+    except OSError as error:
+        reason = f"cannot write to {folder} ({error.strerror})"
+        warnings.warn(f"translations and scores were not kept: {reason}", stacklevel=2)
+        return
     print(f"translations and scores: {folder / stem}.{data.target} and .json")
+
+
+def search_name(settings: DecodeConfig) -> str:
+    """Beam and alpha, and what else is not as by default, such as "beam4-alpha0.6-bfloat16"."""
+    default = vars(DecodeConfig()) | {"beam_size": None, "alpha": None}
+    return "-".join(
+        form.format(getattr(settings, name))
+        for name, form in NAMES.items()
+        if getattr(settings, name) != default[name]
+    )
 
 
 if __name__ == "__main__":
