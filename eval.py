@@ -1,5 +1,10 @@
 """Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/."""
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+
 from transformer.command_line import EvalCommand, parse_with_run, run_command
 from transformer.config import DecodeConfig
 

@@ -4,6 +4,11 @@ Reads in the order in which things happen. Every setting can be changed on the c
 `--model.d-model 256`; `--help` lists them.
 """
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+
 from transformer.command_line import parse_train, run_command
 from transformer.config import to_json
 

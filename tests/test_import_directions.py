@@ -51,13 +51,20 @@ ALLOWED = {
     "transformer.config": set(),
     "transformer.validation": {"transformer.config"},
     "transformer.memory": set(),
+    "transformer.interrupts": set(),
     "transformer.command_line": {
         "transformer.config",
+        "transformer.interrupts",
         "transformer.memory",
         "transformer.validation",
     },
     "transformer.training": {"transformer.config", "transformer.model", "transformer.training"},
-    "transformer.data": {"transformer.config", "transformer.model.batch", "transformer.data"},
+    "transformer.data": {
+        "transformer.config",
+        "transformer.interrupts",
+        "transformer.model.batch",
+        "transformer.data",
+    },
     "transformer.decoding.search": {"transformer.config", "transformer.model.batch"},
     "transformer.decoding.translator": {
         "transformer.config",

@@ -27,6 +27,7 @@ from transformer.config import (
     from_json,
     one_line,
 )
+from transformer.interrupts import quiet_interrupts
 from transformer.memory import keep_memory
 from transformer.validation import check_limits, validate
 
@@ -50,7 +51,8 @@ def run_command(main: Callable[[list[str]], None]) -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     keep_memory()
     try:
-        main(sys.argv[1:])
+        with quiet_interrupts():
+            main(sys.argv[1:])
     except UserError as error:
         _refuse(error)
     except KeyboardInterrupt:
