@@ -124,6 +124,13 @@ def train_tokenizer(
     limit for word and char. Raises UserError when the sentences cannot fill such a vocabulary, or
     their characters alone do not fit in it.
     """
+    exact = kind in ("unigram", "bpe")
+    reserved = UNK + 1 + 256 * byte_fallback  # special tokens, and bytes
+    if vocab_size <= reserved and not exact:
+        raise UserError(
+            f"data.vocab_size ({vocab_size}) is too small, {reserved} tokens being special: "
+            f"at least {reserved + 1}"
+        )
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
     if lowercase:
         sample = [sentence.lower() for sentence in sample]
@@ -137,8 +144,9 @@ def train_tokenizer(
                 sentence_iterator=iter(sample),
                 model_writer=model,
                 model_type=kind,
-                vocab_size=vocab_size,
-                hard_vocab_limit=kind in ("unigram", "bpe"),
+                # With room for special tokens it says how much room the characters need.
+                vocab_size=max(vocab_size, reserved),
+                hard_vocab_limit=exact,
                 byte_fallback=byte_fallback,
                 normalization_rule_name=normalisation,
                 character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
