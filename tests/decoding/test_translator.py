@@ -9,7 +9,7 @@ import pytest
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizers, train_tokenizer
-from transformer.decoding.search import IMPOSSIBLE
+from transformer.decoding.search import IMPOSSIBLE, SearchResult
 from transformer.decoding.translator import decoding_params, search_batch, translate
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
@@ -85,14 +85,39 @@ def test_neither_the_size_of_batches_nor_the_order_of_lines_changes_anything(tra
 def test_sentences_that_leave_their_batch_early_change_nothing(translator):
     """The search pauses, goes on with fewer sentences, and its cache grows twice."""
     _, _, run = translator
-    words = ["the", "cat", "sleeps", "and", "we", "see", "a", "house", "behind", "garden"]
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 5, 40)
-    sentences = [" ".join(generator.choice(words, n)) for n in lengths]
+    sentences = lines_of(np.random.default_rng(0).integers(1, 5, 40))
     expected = run(sentences, batch_sentences=1, max_extra_length=30)
     assert run(sentences, batch_sentences=32, max_extra_length=30) == expected
     assert max(map(len, expected)) > 16  # tokens are characters; the cache begins with 16
     assert len(set(map(len, expected))) > 8
+
+
+WORDS = ["the", "cat", "sleeps", "and", "we", "see", "a", "house", "behind", "garden"]
+
+
+def lines_of(lengths):
+    """Sentences of so many words each."""
+    generator = np.random.default_rng(0)
+    return [" ".join(generator.choice(WORDS, n)) for n in lengths]
+
+
+def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translator, monkeypatch):
+    """A batch of 32 ends where the padding grows; whoever has less company goes with the longer."""
+    batches = []
+
+    def echo(config, params, source):
+        batches.append((source.shape[1], int((source != PAD).any(1).sum())))
+        return SearchResult(source[:, None], np.zeros((len(source), 1)))
+
+    monkeypatch.setattr("transformer.decoding.translator.search_batch", echo)
+    sentences = lines_of([20, *[2] * 100, *[12] * 3, *[5] * 40])
+    assert translator[2](sentences, batch_sentences=1000) == sentences
+    lengths, counts = zip(*sorted(batches))
+    assert lengths[0] == 16 and lengths[-1] >= 96 and len(set(lengths)) == len(lengths) > 2
+    assert min(counts[:-1]) >= 32 and sum(counts) == len(sentences)
+    batches.clear()
+    translator[2](sentences, batch_sentences=32)
+    assert sorted(count for _, count in batches) == [16, 32, 32, 32, 32]
 
 
 def test_parameters_made_ready_beforehand_change_nothing(translator, tokenizers):
