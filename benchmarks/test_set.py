@@ -36,7 +36,7 @@ import numpy as np
 import tyro
 
 from benchmarks.ctranslate2_model import Translator, open_translator, save_model, vocabulary
-from benchmarks.measure import Outcome, contest, cores, machine, quickest, table, versions
+from benchmarks.measure import Outcome, contest, cores, machine, quickest, require, table, versions
 from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config, parse_script, run_command
@@ -95,6 +95,7 @@ class Work(NamedTuple):
 
 def main(words: list[str]) -> None:
     command = parse_script(TestSet, words, "python -m benchmarks.test_set")
+    require("ctranslate2")
     config = same_search(load_run_config(command.run), command.beam_size)
     sources, references = read_test_set(config, command.sentences)
     params, label = load_params(command.run, config, command.checkpoint)
