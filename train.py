@@ -4,6 +4,11 @@ Reads in the order in which things happen. Every setting can be changed on the c
 `--model.d-model 256`; `--help` lists them.
 """
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+
 from transformer.command_line import TrainCommand, has_checkpoints, load_run_config, parse_train
 from transformer.config import to_json
 from transformer.program import run_command
@@ -43,7 +48,7 @@ def train(command: TrainCommand) -> None:
     from transformer.data.tokenizer import load_tokenizers, make_tokenizers
     from transformer.decoding.translator import translate
     from transformer.digests import digests
-    from transformer.evaluation.scores import bleu
+    from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.memory import return_memory
     from transformer.model.params import count_params
     from transformer.run import create_run, identity, take_up_run
@@ -61,6 +66,7 @@ def train(command: TrainCommand) -> None:
     with processes.first_process_first("the run folder"):
         # The vocabulary: the run's, another run's, or a new one.
         check_corpora(config.data)
+        bleu_metric(config.data.target)
         resuming = has_checkpoints(folder)
         tuning = bool(command.from_run) and not resuming
         home = folder if resuming else command.from_run
@@ -141,7 +147,7 @@ def train(command: TrainCommand) -> None:
     def validate(state) -> float:
         params = parallel.local_copy(state.params)
         outputs = translate(validation_config, params, tokenizers, [s for s, _ in validation])
-        value = bleu(outputs, [target for _, target in validation])
+        value = bleu(outputs, [target for _, target in validation], config.data.target)
         reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
         for (source, target), output in list(zip(validation, outputs))[:3]:
             reporter.say(f"  source     {source}\n  reference  {target}\n  output     {output}\n")

@@ -5,6 +5,11 @@ blocks of 16 batches, so that sentences of like lengths go together. With a term
 input it asks for one sentence after the other.
 """
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+
 from collections.abc import Iterator
 
 from transformer.command_line import TranslateCommand, parse_with_run

@@ -43,6 +43,7 @@ from benchmarks.measure import (
     full_batch,
     in_own_process,
     machine,
+    parse_lists,
     product_speed,
     table,
     timed,
@@ -51,7 +52,6 @@ from benchmarks.measure import (
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, model_config
 from benchmarks.work import endless_search, step_operations
-from transformer.command_line import parse_script
 from transformer.config import Config, ModelConfig, Positive, TrainConfig, UserError
 from transformer.model.batch import PAD, Batch
 from transformer.program import OUT_OF_MEMORY, run_command
@@ -100,7 +100,7 @@ class Measured(NamedTuple):
 
 
 def main(words: list[str]) -> None:
-    command = parse_script(Accelerator, words, "python -m benchmarks.accelerator")
+    command = parse_lists(Accelerator, words, "python -m benchmarks.accelerator")
     backend, kind = in_own_process(device)
     tiny = command.shape == "tiny"
     if backend == "cpu" and not tiny:

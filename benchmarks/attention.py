@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from benchmarks.measure import alternate, machine, milliseconds, table, timed, versions
-from transformer.command_line import parse_script
+from benchmarks.measure import alternate, machine, milliseconds, parse_lists, table, timed, versions
 from transformer.config import Count, Positive
 from transformer.model.layers import attend, causal_mask
 from transformer.program import run_command
@@ -47,7 +46,7 @@ class Attention:
 
 
 def main(words: list[str]) -> None:
-    command = parse_script(Attention, words, "python -m benchmarks.attention")
+    command = parse_lists(Attention, words, "python -m benchmarks.attention")
     on_cpu = jax.default_backend() == "cpu"
     dtype = jnp.float32 if on_cpu else jnp.bfloat16
     tokens = command.tokens or (2048 if on_cpu else 25_000)

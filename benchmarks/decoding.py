@@ -59,6 +59,7 @@ from benchmarks.measure import (
     machine,
     memory_cells,
     milliseconds,
+    parse_lists,
     quickest,
     require,
     table,
@@ -66,7 +67,6 @@ from benchmarks.measure import (
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import floor_seconds, log_probabilities, never_ending
-from transformer.command_line import parse_script
 from transformer.config import BeamSize, Config, DecodeConfig, ModelConfig, Positive
 from transformer.data.batching import pad_sources
 from transformer.decoding.translator import decoding_params, search_batch
@@ -111,12 +111,12 @@ Decoder = Callable[[], np.ndarray]
 
 
 def main(words: list[str]) -> None:
-    command = parse_script(Decoding, words, "python -m benchmarks.decoding")
-    packages = ["torch", "transformers"] * ("marian" in command.contestants)
+    command = parse_lists(Decoding, words, "python -m benchmarks.decoding")
+    packages = ["ctranslate2", *["torch", "transformers"] * ("marian" in command.contestants)]
     require(*packages)
     model = forced_model(SHAPES[command.shape])
     params = varied_params(model)
-    print(f"{machine()}\n{versions('jax', 'ctranslate2', *packages)}")
+    print(f"{machine()}\n{versions('jax', *packages)}")
     most = ceilings()
     print(f"{most}\nshape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
     rows = []

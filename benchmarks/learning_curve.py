@@ -120,7 +120,8 @@ def test_rows(
     rows = []
     for checkpoint in [*map(str, progress), "average"]:
         params, label = load_params(command.run, config, checkpoint)
-        bleu = score(translate(config, params, tokenizers, sources), references)[0]
+        translations = translate(config, params, tokenizers, sources)
+        bleu = score(translations, references, config.data.target)[0]
         step = last if checkpoint == "average" else int(checkpoint)
         rows.append(
             {

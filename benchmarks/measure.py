@@ -18,10 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from transformer.command_line import parse_script
 from transformer.config import UserError
 from transformer.memory import keep_memory, return_memory
 from transformer.model.batch import BOS, EOS, Batch
 
+Command = TypeVar("Command")
 Result = TypeVar("Result")
 
 PAUSE = 0.3
@@ -65,6 +67,18 @@ class Memory(NamedTuple):
     def needed(self) -> int:
         """What came after the imports."""
         return self.peak - self.imported
+
+
+def parse_lists(command: type[Command], words: list[str], prog: str) -> Command:
+    """`parse_script` for scripts whose settings are lists, all of which must have a value.
+
+    But `contestants`: without any, ours is measured alone.
+    """
+    parsed = parse_script(command, words, prog)
+    for name, value in vars(parsed).items():
+        if value == () and name != "contestants":
+            raise UserError(f"--{name.replace('_', '-')} needs a value: nothing would be measured")
+    return parsed
 
 
 def require(*packages: str) -> None:

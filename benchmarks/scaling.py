@@ -42,12 +42,12 @@ from benchmarks.measure import (
     machine,
     memory_cells,
     memory_status,
+    parse_lists,
     table,
     timed,
     versions,
 )
 from benchmarks.work import endless_search
-from transformer.command_line import parse_script
 from transformer.config import Config, DataConfig, ModelConfig, Positive
 from transformer.data.batching import make_plan
 from transformer.data.corpus import read_pairs
@@ -98,7 +98,7 @@ class Scaling:
 
 
 def main(words: list[str]) -> None:
-    command = parse_script(Scaling, words, "python -m benchmarks.scaling")
+    command = parse_lists(Scaling, words, "python -m benchmarks.scaling")
     print(f"{machine()}\n{versions('jax')}, {parallel.describe_devices()}")
     print(f"training and decoding: d_model 256, d_ff 1024, 4 heads, beam 4, {Work()}")
     for axis in command.axes:

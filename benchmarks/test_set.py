@@ -36,7 +36,7 @@ import numpy as np
 import tyro
 
 from benchmarks.ctranslate2_model import Translator, open_translator, save_model, vocabulary
-from benchmarks.measure import Outcome, contest, cores, machine, quickest, table, versions
+from benchmarks.measure import Outcome, contest, cores, machine, quickest, require, table, versions
 from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config, parse_script
@@ -96,6 +96,7 @@ class Work(NamedTuple):
 
 def main(words: list[str]) -> None:
     command = parse_script(TestSet, words, "python -m benchmarks.test_set")
+    require("ctranslate2")
     config = same_search(load_run_config(command.run), command.beam_size)
     sources, references = read_test_set(config, command.sentences)
     params, label = load_params(command.run, config, command.checkpoint)
@@ -117,7 +118,7 @@ def main(words: list[str]) -> None:
             command.rounds,
             warmup=1,
         )
-    print(f"\n{table(result_rows(outcomes, references))}")
+    print(f"\n{table(result_rows(outcomes, references, config.data.target))}")
     ours = outcomes["ours float32"]
     print(
         f"\n{command.rounds} rounds, contestants in turn, each in a process of its own; the first "
@@ -226,7 +227,9 @@ def their_decoder(
     return translate_texts
 
 
-def result_rows(outcomes: dict[str, Outcome], references: list[str]) -> list[dict[str, str]]:
+def result_rows(
+    outcomes: dict[str, Outcome], references: list[str], language: str
+) -> list[dict[str, str]]:
     """A row for each contestant; ours is the first."""
     ours = next(iter(outcomes))
     rows = []
@@ -242,7 +245,7 @@ def result_rows(outcomes: dict[str, Outcome], references: list[str]) -> list[dic
                 "time / ours": f"{timing.median / outcomes[ours].timing.median:.2f}",
                 "same tokens": "-" if name == ours else f"{same:.1%}",
                 "cut": str(cut),
-                "BLEU": f"{bleu(texts, references):.2f}",
+                "BLEU": f"{bleu(texts, references, language):.2f}",
             }
         )
     return rows

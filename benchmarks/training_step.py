@@ -50,13 +50,13 @@ from benchmarks.measure import (
     machine,
     memory_cells,
     milliseconds,
+    parse_lists,
     require,
     table,
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import step_operations
-from transformer.command_line import parse_script
 from transformer.config import Config, Fraction, ModelConfig, OptimizerConfig, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
@@ -86,7 +86,7 @@ class TrainingStep:
 
 
 def main(words: list[str]) -> None:
-    command = parse_script(TrainingStep, words, "python -m benchmarks.training_step")
+    command = parse_lists(TrainingStep, words, "python -m benchmarks.training_step")
     packages = ["torch"] * bool(command.contestants)
     packages += ["transformers"] * ("marian" in command.contestants)
     require(*packages)

@@ -66,8 +66,11 @@ def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[
 
 
 def never_ending(params: Params) -> Params:
-    """The same parameters, with a bias that makes the end of a sentence impossible."""
-    bias = params.embedding.output_bias.at[EOS].set(IMPOSSIBLE)
+    """The same parameters, with a bias that makes the end of a sentence impossible.
+
+    And PAD and BOS, which ours never chooses: others might, with weights that are random.
+    """
+    bias = params.embedding.output_bias.at[jnp.array([PAD, BOS, EOS])].set(IMPOSSIBLE)
     return params.replace(embedding=params.embedding.replace(output_bias=bias))
 
 

@@ -106,7 +106,9 @@ from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
+from transformer.training import parallel
 
+parallel.demand("any")  # numbers of 32 bits; what is compiled is kept
 config = load_run_config(run)
 tokenizers = load_tokenizers(run / "tokenizer", config.data)
 params, which = load_params(run, config, "best")
@@ -128,7 +130,7 @@ from transformer.evaluation.scores import score
 pairs = list(read_pairs(config.data, "test"))
 hypotheses = translate(config, params, tokenizers, [source for source, _ in pairs])
 print(which)
-for metric in score(hypotheses, [target for _, target in pairs]):
+for metric in score(hypotheses, [target for _, target in pairs], config.data.target):
     print(metric)
 
 # %% [markdown]

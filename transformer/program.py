@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from transformer.config import UserError, one_line
+from transformer.interrupts import quiet_interrupts
 from transformer.memory import keep_memory
 
 OUT_OF_MEMORY = re.compile(
@@ -61,7 +62,8 @@ def carry_out(main: Callable[[list[str]], None]) -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     keep_memory()
     try:
-        main(sys.argv[1:])
+        with quiet_interrupts():
+            main(sys.argv[1:])
         sys.stdout.flush()
     except UserError as error:
         _refuse(error)

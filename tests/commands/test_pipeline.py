@@ -1,8 +1,13 @@
 """The three commands one after the other, as the README has them."""
 
 import json
+import shutil
+from pathlib import Path
 
 from small_run import run
+
+from eval import search_name
+from transformer.config import DecodeConfig
 
 
 def test_training_reports_validates_and_keeps_everything_in_its_folder(undisturbed):
@@ -34,9 +39,36 @@ def test_eval_prints_signed_scores_and_keeps_one_line_a_sentence(undisturbed):
     assert result.returncode == 0, result.stderr
     for words in ("BLEU", "chrF2", "nrefs:1", "interval", "12 sentences", "en to de"):
         assert words in result.stdout, words
-    hypotheses = (undisturbed / "eval" / "test-average-beam2-alpha0.6.de").read_text().splitlines()
-    record = json.loads((undisturbed / "eval" / "test-average-beam2-alpha0.6.json").read_text())
-    assert len(hypotheses) == record["sentences"] == 12
+    stem = undisturbed / "eval" / "test-average-beam2-alpha0.6-extra10"
+    record = json.loads(Path(f"{stem}.json").read_text())
+    assert len(Path(f"{stem}.de").read_text().splitlines()) == record["sentences"] == 12
+
+
+def test_a_run_that_may_not_be_written_to_is_scored_all_the_same(undisturbed, tmp_path):
+    shutil.copytree(undisturbed, tmp_path / "run", ignore=shutil.ignore_patterns("eval"))
+    (tmp_path / "run" / "eval").symlink_to("/sys")
+    result = run("eval.py", tmp_path / "run", "--decode.beam-size", 1)
+    assert result.returncode == 0, result.stderr
+    assert "BLEU" in result.stdout and "chrF2" in result.stdout
+    [warning] = result.stderr.splitlines()
+    assert warning.startswith("warning: translations and scores were not kept: cannot write to")
+    assert f"{tmp_path / 'run' / 'eval'} (" in warning
+
+
+def test_other_settings_of_the_search_go_to_other_files():
+    """Those of speed alone do not; what is as by default is left out, but beam and alpha."""
+    others = {
+        "beam_size": 5, "alpha": 1.0, "normalisation": "length", "stop": "full",
+        "max_extra_length": 9, "max_source_length": 99, "dtype": "bfloat16",
+    }  # fmt: skip
+    assert set(others) | {"batch_sentences"} == set(vars(DecodeConfig()))
+    changed = [DecodeConfig(**{name: value}) for name, value in others.items()]
+    names = [search_name(settings) for settings in [DecodeConfig(), *changed]]
+    assert len(set(names)) == len(names)
+    assert names[0] == search_name(DecodeConfig(batch_sentences=7)) == "beam4-alpha0.6"
+    assert names[-1] == "beam4-alpha0.6-bfloat16"
+    for name in names:
+        assert Path(name).name == name and len(name) < 30
 
 
 def test_translate_gives_a_line_for_every_line(undisturbed):

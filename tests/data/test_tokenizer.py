@@ -151,6 +151,19 @@ def test_the_remedies_that_errors_name_work():
         assert train_tokenizer(SENTENCES, "unigram", remedy, False).vocab_size == remedy
 
 
+@pytest.mark.parametrize("byte_fallback", [False, True])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])
+@pytest.mark.parametrize("asked", [1, 3, 4])
+def test_a_tiny_vocabulary_is_refused_with_the_smallest_that_works(kind, asked, byte_fallback):
+    """It takes special tokens, bytes and, where it must spell everything, characters."""
+    with pytest.raises(UserError, match=rf"data\.vocab_size \({asked}\).*at least \d+$") as caught:
+        train_tokenizer(SENTENCES, kind, asked, byte_fallback)
+    smallest = int(str(caught.value).split()[-1])
+    assert train_tokenizer(SENTENCES, kind, smallest, byte_fallback).vocab_size == smallest
+    with pytest.raises(UserError, match=rf"at least {smallest}$"):
+        train_tokenizer(SENTENCES, kind, smallest - 1, byte_fallback)
+
+
 def test_saving_and_loading(tmp_path, bytewise):
     save_tokenizer(bytewise, tmp_path / "a.model")
     assert load_tokenizer(tmp_path / "a.model") == bytewise

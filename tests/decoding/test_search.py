@@ -25,17 +25,16 @@ from transformer.decoding.search import (
 )
 from transformer.model.batch import BOS, EOS, PAD
 
-VOCABULARY = 5
+VOCABULARY = 7
 STATES = 97
 
 
 def random_table(seed, end=0.0):
     """Logits for each state of the step function. `end` is added to those of EOS.
 
-    PAD and BOS are out of the question, as they are for a trained model.
+    Those of PAD and BOS are as large as any, though neither may be chosen.
     """
     table = np.random.default_rng(seed).normal(0, 2, (STATES, VOCABULARY))
-    table[:, [PAD, BOS]] = -50
     table[:, EOS] += end
     return table.astype(np.float32)
 
@@ -86,7 +85,7 @@ def penalty(config, length):
 
 def brute_force(config, table, sentence, limit):
     """The best sequence that ends, and its score, of all that there are."""
-    others = [token for token in range(VOCABULARY) if token != EOS]
+    others = [token for token in range(VOCABULARY) if token not in (PAD, BOS, EOS)]
     candidates = [
         [*words, EOS]
         for length in range(limit)
@@ -94,6 +93,11 @@ def brute_force(config, table, sentence, limit):
     ]
     scores = [log_prob(table, sentence, c) / penalty(config, len(c)) for c in candidates]
     return candidates[int(np.argmax(scores))], max(scores)
+
+
+def without_pad_and_bos(logits):
+    """Values of tokens, last axis, with those two out of the question."""
+    return np.where(np.isin(np.arange(logits.shape[-1]), [PAD, BOS]), -np.inf, logits)
 
 
 def words(row):
@@ -160,7 +164,7 @@ def test_a_wide_beam_never_scores_lower_than_a_narrow_one():
 
 
 def test_hypotheses_of_a_beam_are_all_different():
-    result = run_on(DecodeConfig(beam_size=4), random_table(2), [6] * 4)
+    result = run_on(DecodeConfig(beam_size=4, stop="full"), random_table(2), [6] * 4)
     for tokens, scores in zip(result.tokens, result.scores):
         real = [tuple(words(row)) for row, score in zip(tokens, scores) if score > IMPOSSIBLE / 2]
         assert len(set(real)) == len(real) > 1
@@ -199,7 +203,7 @@ def test_greedy_search_takes_the_likeliest_token_each_time():
         state, tokens = sentence, [BOS]
         while tokens[-1] != EOS and len(tokens) <= 12:
             state = next_state(state, tokens[-1])
-            tokens.append(int(table[state].argmax()))
+            tokens.append(int(without_pad_and_bos(table[state]).argmax()))
         assert words(result.tokens[sentence, 0]) == tokens[1:]
 
 
@@ -267,7 +271,7 @@ def steps_taken(config, table, limit):
 def certain_end():
     """At any time EOS has nine tenths of the probability."""
     table = np.full((STATES, VOCABULARY), -50, np.float32)
-    table[:, EOS], table[:, 3:] = math.log(0.9), math.log(0.05)
+    table[:, EOS], table[:, -2:] = math.log(0.9), math.log(0.05)
     return table
 
 
@@ -318,12 +322,13 @@ def test_best_continuations_are_the_best_of_all_pairs():
     logits = jax.random.normal(jax.random.key(1), (2, 3, 5))
     best, origins, tokens = best_continuations(totals, logits, 6)
     for row in range(2):
-        everything = np.asarray(totals[row][:, None] + jax.nn.log_softmax(logits[row]))
+        everything = totals[row][:, None] + without_pad_and_bos(jax.nn.log_softmax(logits[row]))
+        everything = np.asarray(everything)
         np.testing.assert_allclose(best[row], np.sort(everything.reshape(-1))[::-1][:6], rtol=1e-5)
         np.testing.assert_allclose(everything[origins[row], tokens[row]], best[row], rtol=1e-5)
 
 
-@pytest.mark.parametrize("vocabulary", [3, 50, 256, 300, 1001])
+@pytest.mark.parametrize("vocabulary", [5, 50, 256, 300, 1001])
 @pytest.mark.parametrize("count", [1, 3])
 def test_likeliest_is_top_k_of_log_softmax_also_of_equal_logits(vocabulary, count):
     generator = np.random.default_rng(0)
@@ -332,9 +337,30 @@ def test_likeliest_is_top_k_of_log_softmax_also_of_equal_logits(vocabulary, coun
                    generator.normal(size=(2, 3, vocabulary)) * 1e4):  # fmt: skip
         logits = jnp.asarray(logits, jnp.float32)
         log_probs, tokens = likeliest(logits, count)
-        expected = jax.lax.top_k(jax.nn.log_softmax(logits), count)[0]
-        np.testing.assert_array_equal(tokens, jax.lax.top_k(logits, count)[1])
+        choice = without_pad_and_bos(jax.nn.log_softmax(logits))
+        expected = jax.lax.top_k(choice, count)[0]
+        np.testing.assert_array_equal(tokens, jax.lax.top_k(without_pad_and_bos(logits), count)[1])
         np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("special", [PAD, BOS])
+def test_the_most_certain_pad_or_bos_is_not_chosen_and_has_its_share(special):
+    logits = jnp.full((1, 2, 200), -3e4).at[..., 150].set(-2e4).at[..., special].set(2e4)
+    log_probs, tokens = likeliest(logits, 1)
+    assert tokens.tolist() == [[[150], [150]]]
+    np.testing.assert_array_equal(log_probs, np.full((1, 2, 1), -4e4))
+
+
+@pytest.mark.parametrize("beam", [1, 2, 340])
+def test_no_hypothesis_holds_pad_or_bos(beam):
+    for seed in range(4):
+        table = random_table(seed, end=-2)
+        table[:, [PAD, BOS]] += 5
+        result = run_on(DecodeConfig(beam_size=beam), table, [5] * 6)
+        found = result.tokens[np.asarray(result.scores) > IMPOSSIBLE / 2]
+        assert len(found) >= 6
+        for row in found:
+            assert not {PAD, BOS} & set(words(row))
 
 
 def test_a_search_can_pause_anywhere():

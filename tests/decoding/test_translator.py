@@ -9,7 +9,7 @@ import pytest
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizers, train_tokenizer
-from transformer.decoding.search import IMPOSSIBLE
+from transformer.decoding.search import IMPOSSIBLE, SearchResult
 from transformer.decoding.translator import decoding_params, search_batch, translate
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
@@ -40,8 +40,8 @@ def translator(tokenizers, small_model, random_params):
         source_vocab_size=vocabulary, target_vocab_size=vocabulary, output_bias=True
     )
     params = random_params(model)
-    # It ends now and then, and never says what no trained model says.
-    bias = params.embedding.output_bias.at[jnp.asarray([PAD, BOS])].set(-1e3).at[EOS].add(0.5)
+    # It ends now and then, and would often say PAD and BOS if it could.
+    bias = params.embedding.output_bias.at[jnp.asarray([PAD, BOS])].add(1.0).at[EOS].add(0.5)
     params = params.replace(embedding=params.embedding.replace(output_bias=bias))
     config = Config(model=model, decode=DecodeConfig(beam_size=2, max_extra_length=4))
 
@@ -85,14 +85,39 @@ def test_neither_the_size_of_batches_nor_the_order_of_lines_changes_anything(tra
 def test_sentences_that_leave_their_batch_early_change_nothing(translator):
     """The search pauses, goes on with fewer sentences, and its cache grows twice."""
     _, _, run = translator
-    words = ["the", "cat", "sleeps", "and", "we", "see", "a", "house", "behind", "garden"]
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 5, 40)
-    sentences = [" ".join(generator.choice(words, n)) for n in lengths]
+    sentences = lines_of(np.random.default_rng(0).integers(1, 5, 40))
     expected = run(sentences, batch_sentences=1, max_extra_length=30)
     assert run(sentences, batch_sentences=32, max_extra_length=30) == expected
     assert max(map(len, expected)) > 16  # tokens are characters; the cache begins with 16
     assert len(set(map(len, expected))) > 8
+
+
+WORDS = ["the", "cat", "sleeps", "and", "we", "see", "a", "house", "behind", "garden"]
+
+
+def lines_of(lengths):
+    """Sentences of so many words each."""
+    generator = np.random.default_rng(0)
+    return [" ".join(generator.choice(WORDS, n)) for n in lengths]
+
+
+def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translator, monkeypatch):
+    """A batch of 32 ends where the padding grows; whoever has less company goes with the longer."""
+    batches = []
+
+    def echo(config, params, source):
+        batches.append((source.shape[1], int((source != PAD).any(1).sum())))
+        return SearchResult(source[:, None], np.zeros((len(source), 1)))
+
+    monkeypatch.setattr("transformer.decoding.translator.search_batch", echo)
+    sentences = lines_of([20, *[2] * 100, *[12] * 3, *[5] * 40])
+    assert translator[2](sentences, batch_sentences=1000) == sentences
+    lengths, counts = zip(*sorted(batches))
+    assert lengths[0] == 16 and lengths[-1] >= 96 and len(set(lengths)) == len(lengths) > 2
+    assert min(counts[:-1]) >= 32 and sum(counts) == len(sentences)
+    batches.clear()
+    translator[2](sentences, batch_sentences=32)
+    assert sorted(count for _, count in batches) == [16, 32, 32, 32, 32]
 
 
 def test_parameters_made_ready_beforehand_change_nothing(translator, tokenizers):
@@ -187,7 +212,8 @@ def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(transla
     prefix[:, 0] = BOS
     chosen = np.full((2, 9), PAD, np.int32)
     for position in range(9):
-        chosen[:, position] = compiled(jnp.asarray(prefix))[:, position].argmax(-1)
+        logits = compiled(jnp.asarray(prefix))[:, position]
+        chosen[:, position] = logits.at[:, jnp.asarray([PAD, BOS])].set(-jnp.inf).argmax(-1)
         prefix[:, position + 1 : position + 2] = chosen[:, position : position + 1]
     for row, limit in enumerate([4 + 4, 2 + 4]):
         ends = np.flatnonzero(chosen[row, :limit] == EOS)

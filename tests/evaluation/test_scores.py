@@ -32,7 +32,7 @@ def test_scores_and_signatures_are_those_of_the_sacrebleu_command(tmp_path):
     command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references")]
     command += ["-i", str(tmp_path / "hypotheses"), "-m", "bleu", "chrf", "-w", "4", "--confidence"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    ours = score(HYPOTHESES, REFERENCES)
+    ours = score(HYPOTHESES, REFERENCES, "de")
     assert [metric.name for metric in ours] == ["BLEU", "chrF2"]
     for metric, theirs in zip(ours, json.loads(output)):
         assert metric.value == pytest.approx(theirs["score"], abs=1e-4)
@@ -44,23 +44,56 @@ def test_scores_and_signatures_are_those_of_the_sacrebleu_command(tmp_path):
 
 def test_bleu_is_cased_and_tokenized_by_13a():
     expected = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], tokenize="13a", lowercase=False)
-    assert bleu(HYPOTHESES, REFERENCES) == pytest.approx(expected.score)
-    assert bleu([line.lower() for line in HYPOTHESES], REFERENCES) < expected.score
-    signature = score(HYPOTHESES, REFERENCES)[0].signature
+    assert bleu(HYPOTHESES, REFERENCES, "de") == pytest.approx(expected.score)
+    assert bleu([line.lower() for line in HYPOTHESES], REFERENCES, "de") < expected.score
+    signature = score(HYPOTHESES, REFERENCES, "de")[0].signature
     assert "case:mixed" in signature and "tok:13a" in signature
 
 
+CHINESE = ["今天的天气很好。", "我的朋友住在北京。", "孩子们在花园里玩。"]
+NEARLY = ["今天天气很好。", "我的朋友在北京。", "孩子们在公园里玩。"]
+
+
+@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_cn"])
+def test_chinese_is_tokenized_as_chinese(language):
+    expected = sacrebleu.corpus_bleu(NEARLY, [CHINESE], tokenize="zh").score
+    assert expected > 10 * bleu(NEARLY, CHINESE, "de")
+    assert bleu(NEARLY, CHINESE, language) == pytest.approx(expected)
+    metric, _ = score(NEARLY, CHINESE, language)
+    assert metric.value == pytest.approx(expected) and "tok:zh" in metric.signature
+
+
+@pytest.mark.parametrize("language", ["ja", "ko"])
+def test_a_tokenizer_that_is_not_installed_is_named(language, monkeypatch):
+    monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{language}_mecab.MeCab", None)
+    for function in (score, bleu):
+        with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{language}\]'"):
+            function(HYPOTHESES, REFERENCES, language)
+
+
+@pytest.mark.parametrize("right, wrong, end", [(1, 3, "low"), (4, 1, "high")])
+def test_the_interval_ends_where_scores_end(right, wrong, end):
+    hypotheses = REFERENCES[:right] + ["xyz uvw"] * wrong
+    metrics = score(hypotheses, REFERENCES[:right] + REFERENCES[4:] * wrong, "de")
+    assert len(metrics) == 2
+    for metric in metrics:
+        assert getattr(metric, end) == {"low": 0, "high": 100}[end]
+        assert 0 <= metric.low < metric.value < metric.high <= 100
+
+
 def test_the_interval_holds_the_value_and_has_a_width():
-    for metric in score(HYPOTHESES, REFERENCES):
+    for metric in score(HYPOTHESES, REFERENCES, "de"):
         assert metric.low < metric.value < metric.high
 
 
 def test_perfect_translations_score_100():
-    assert [metric.value for metric in score(REFERENCES, REFERENCES)] == pytest.approx([100, 100])
+    assert [metric.value for metric in score(REFERENCES, REFERENCES, "de")] == pytest.approx(
+        [100, 100]
+    )
 
 
 def test_a_score_prints_its_value_interval_and_signature():
-    metric = score(HYPOTHESES, REFERENCES)[0]
+    metric = score(HYPOTHESES, REFERENCES, "de")[0]
     shown = str(metric)
     assert f"BLEU {metric.value:.1f}" in shown and metric.signature in shown
     assert f"{metric.low:.1f} to {metric.high:.1f}" in shown
@@ -68,9 +101,9 @@ def test_a_score_prints_its_value_interval_and_signature():
 
 
 def test_a_score_near_zero_is_still_a_score():
-    metric = score(["xyz", "a b c d e", "uvw"], ["Der Hund", "a b c d f", "Eine Katze"])[0]
+    metric = score(["xyz", "a b c d e", "uvw"], ["Der Hund", "a b c d f", "Eine Katze"], "de")[0]
     assert metric.name == "BLEU" and "BLEU" in str(metric)
-    assert score(["xyz"], ["Der Hund"])[0].value == pytest.approx(0, abs=1)
+    assert score(["xyz"], ["Der Hund"], "de")[0].value == pytest.approx(0, abs=1)
 
 
 @pytest.mark.parametrize("function", [score, bleu])
@@ -84,4 +117,4 @@ def test_a_score_near_zero_is_still_a_score():
 )
 def test_unequal_counts_and_empty_sets_are_errors(function, hypotheses, references, message):
     with pytest.raises(UserError, match=message):
-        function(hypotheses, references)
+        function(hypotheses, references, "de")

@@ -14,6 +14,7 @@ import sentencepiece
 
 from transformer.config import DataConfig, UserError
 from transformer.data.corpus import read_pairs
+from transformer.interrupts import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD
 
 UNK = 3
@@ -123,6 +124,13 @@ def train_tokenizer(
     limit for word and char. Raises UserError when the sentences cannot fill such a vocabulary, or
     their characters alone do not fit in it.
     """
+    exact = kind in ("unigram", "bpe")
+    reserved = UNK + 1 + 256 * byte_fallback  # special tokens, and bytes
+    if vocab_size <= reserved and not exact:
+        raise UserError(
+            f"data.vocab_size ({vocab_size}) is too small, {reserved} tokens being special: "
+            f"at least {reserved + 1}"
+        )
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
     if lowercase:
         sample = [sentence.lower() for sentence in sample]
@@ -131,22 +139,24 @@ def train_tokenizer(
         raise UserError("there is no text to train a tokenizer on: the sentences are blank")
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sample),
-            model_writer=model,
-            model_type=kind,
-            vocab_size=vocab_size,
-            hard_vocab_limit=kind in ("unigram", "bpe"),
-            byte_fallback=byte_fallback,
-            normalization_rule_name=normalisation,
-            character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
-            pad_id=PAD,
-            bos_id=BOS,
-            eos_id=EOS,
-            unk_id=UNK,
-            num_threads=4,  # the result depends on their number, so it is the same everywhere
-            minloglevel=2,  # errors only: they are raised
-        )
+        with ended_by_interrupts():  # for a minute it does not let Python act
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sample),
+                model_writer=model,
+                model_type=kind,
+                # With room for special tokens it says how much room the characters need.
+                vocab_size=max(vocab_size, reserved),
+                hard_vocab_limit=exact,
+                byte_fallback=byte_fallback,
+                normalization_rule_name=normalisation,
+                character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
+                pad_id=PAD,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_id=UNK,
+                num_threads=4,  # the result depends on their number, so it is the same everywhere
+                minloglevel=2,  # errors only: they are raised
+            )
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocab_size)) from error
     return Tokenizer(model.getvalue(), lowercase)

@@ -166,7 +166,7 @@ def best_continuations(
     """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
     batch, _, vocab = logits.shape
     # The best of all are among the best of each hypothesis, which are quicker to find.
-    each, tokens = likeliest(logits, min(count, vocab))
+    each, tokens = likeliest(logits, min(count, vocab - 2))  # without PAD and BOS
     candidates = (totals[..., None] + each).reshape(batch, -1)
     best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
     origins = index // each.shape[-1]
@@ -176,23 +176,32 @@ def best_continuations(
 def likeliest(
     logits: Float[Array, "B W V"], count: int, width: int = 64
 ) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The `count` largest log-probabilities, largest first, and their tokens.
+    """The `count` largest log-probabilities, largest first, and their tokens: never PAD or BOS.
 
-    They are in the chunks of `width` tokens with the `count` largest maxima, which are soon found.
+    Those two have their share of the softmax, so that scores are the model's, but are no text.
+    The largest are in the chunks of `width` tokens with the `count` largest maxima, which are soon
+    found.
     """
     vocab = logits.shape[-1]
     filling = ((0, 0), (0, 0), (0, -vocab % width))
     chunks = jnp.pad(logits, filling, constant_values=-jnp.inf)
     chunks = chunks.reshape(*logits.shape[:2], -1, width)
     maxima = chunks.max(-1)
+    largest = maxima.max(-1, keepdims=True)  # of all tokens, for the softmax
+    maxima = maxima.at[..., 0].set(_text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
     _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
     chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
     candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
+    candidates = _text_alone(candidates, chosen[..., None] * width + jnp.arange(width))
     best, place = jax.lax.top_k(candidates.reshape(*logits.shape[:2], -1), count)
     tokens = jnp.take_along_axis(chosen, place // width, 2) * width + place % width
-    largest = maxima.max(-1, keepdims=True)
     log_z = jnp.log(jnp.exp(logits - largest).sum(-1, keepdims=True))
     return (best - largest) - log_z, tokens
+
+
+def _text_alone(logits: Array, tokens: Array) -> Array:
+    """The logits, out of reach where the token is PAD or BOS."""
+    return jnp.where((tokens == PAD) | (tokens == BOS), -jnp.inf, logits)
 
 
 def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:

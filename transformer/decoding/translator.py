@@ -30,6 +30,9 @@ from transformer.model.params import Params
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Source lengths to pad to, so that few shapes are compiled; above the last, powers of two."""
 
+MANY = 32
+"""A batch of so many sentences rather ends than that all of them are padded to a longer shape."""
+
 SEARCH_LENGTHS = (32, 64, 128, 256)
 """The same for the search, which costs more to compile, and less to pad."""
 
@@ -107,13 +110,18 @@ def _last_position(config: Config) -> int:
 
 
 def _batches(config: Config, sources: list[list[int]], order: list[int]) -> list[list[int]]:
-    """`order`, longest last, cut into batches; long sentences travel in smaller ones."""
+    """`order`, longest last, cut into batches; long sentences travel in smaller ones.
+
+    A batch ends where the next sentence would be padded to another length, if it has MANY.
+    """
     batches: list[list[int]] = []
     capacity = config.decode.batch_sentences * 128
     while order:
         rows = config.decode.batch_sentences
         while rows > 1 and rows * len(sources[order[min(rows, len(order)) - 1]]) > capacity:
             rows //= 2
+        lengths = [_padded_length(sources[i]) for i in order[:rows]]
+        rows = next((n for n in range(MANY, len(lengths)) if lengths[n] > lengths[n - 1]), rows)
         batches.append(order[:rows])
         order = order[rows:]
     return batches
@@ -121,9 +129,14 @@ def _batches(config: Config, sources: list[list[int]], order: list[int]) -> list
 
 def _pad_batch(config: Config, sources: list[list[int]]) -> Int[np.ndarray, "B S"]:
     """One of few shapes: the rows a power of two, the length one of LENGTHS."""
-    length = min(_round_up(max(map(len, sources)) + 1, LENGTHS), _last_position(config))
+    length = min(max(map(_padded_length, sources)), _last_position(config))
     rows = min(1 << (len(sources) - 1).bit_length(), config.decode.batch_sentences)
     return pad_sources(sources, rows, length)
+
+
+def _padded_length(source: list[int]) -> int:
+    """The length, EOS included, that a sentence is padded to."""
+    return _round_up(len(source) + 1, LENGTHS)
 
 
 def _round_up(length: int, lengths: Sequence[int]) -> int:

@@ -1,6 +1,7 @@
 """sacreBLEU's BLEU and chrF, with what is needed to compare them: signature and interval."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -15,7 +16,8 @@ RESAMPLES = 1000
 class Score:
     """One metric over a test set; `low` and `high` bound its 95 % bootstrap interval.
 
-    They are None where the score is so near 0 that sacreBLEU gives no interval.
+    sacreBLEU's interval is as wide on both sides of a mean; ours ends at 0 and 100, where scores
+    do. Both are None where the score is so near 0 that sacreBLEU gives no interval.
     """
 
     name: str
@@ -35,14 +37,15 @@ class Score:
         return asdict(self)
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> list[Score]:
-    """BLEU (13a, cased) and chrF of detokenized text against raw references.
+def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> list[Score]:
+    """BLEU (cased) and chrF of detokenized text against raw references.
 
+    The language, such as "de", decides how BLEU finds words: see `bleu_metric`.
     The interval comes from resampling the sentences 1,000 times (Koehn, 2004).
     Raises UserError when the counts differ, which sacreBLEU would overlook.
     """
     _check_counts(hypotheses, references)
-    return [_score(metric, hypotheses, references) for metric in (BLEU(), CHRF())]
+    return [_score(metric, hypotheses, references) for metric in (bleu_metric(language), CHRF())]
 
 
 def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -55,15 +58,30 @@ def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[
     report = json.loads(result.format(width=4, signature=signature, is_json=True))
     low = high = None
     if "confidence_mean" in report:
-        low = report["confidence_mean"] - report["confidence_var"]
-        high = report["confidence_mean"] + report["confidence_var"]
+        low = max(0.0, report["confidence_mean"] - report["confidence_var"])
+        high = min(100.0, report["confidence_mean"] + report["confidence_var"])
     return Score(result.name, result.score, low, high, signature)
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
     """The BLEU of `score`, without the interval."""
     _check_counts(hypotheses, references)
-    return BLEU().corpus_score(list(hypotheses), [list(references)]).score
+    return bleu_metric(language).corpus_score(list(hypotheses), [list(references)]).score
+
+
+def bleu_metric(language: str) -> BLEU:
+    """sacreBLEU's BLEU for text in a language: with its tokenizer for zh, ja and ko, else 13a.
+
+    A region after the language, as in zh-CN, changes nothing.
+    Raises UserError when the package of that tokenizer is not installed.
+    """
+    language = re.split("[-_]", language.lower())[0]
+    try:
+        return BLEU(trg_lang=language)
+    except RuntimeError as error:
+        raise UserError(
+            f"BLEU of text in {language} needs a tokenizer: pip install 'sacrebleu[{language}]'"
+        ) from error
 
 
 def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from transformer.config import Config, UserError, cache_folder, one_line
 from transformer.model.batch import Batch
 from transformer.model.params import Params
+from transformer.training.compile_cache import replace_damaged_programs
 from transformer.training.step import TrainState, init_state, update
 
 Tree = TypeVar("Tree")
@@ -35,6 +36,7 @@ def demand(device: str) -> None:
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    replace_damaged_programs()
     jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")

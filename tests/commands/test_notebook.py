@@ -1,0 +1,26 @@
+"""The notebook's cells that work on a finished run, on the small one."""
+
+import os
+import subprocess
+import sys
+
+from small_run import ROOT
+
+
+def test_it_translates_and_scores_whatever_jax_is_told_about_64_bits(undisturbed):
+    text = (ROOT / "notebooks" / "train_a_translator.py").read_text(encoding="utf-8")
+    code = [cell for cell in text.split("# %%")[1:] if not cell.startswith(" [markdown]")]
+    cells = [cell for cell in code if "load_params(" in cell or "score(" in cell]
+    assert len(cells) == 2
+    beginning = f"""
+from pathlib import Path
+from transformer.data.corpus import read_pairs
+run = Path({str(undisturbed)!r})
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", "".join([beginning, *cells])],
+        cwd=ROOT, env=os.environ | {"JAX_ENABLE_X64": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "Tomorrow I want to visit my friend" in result.stdout
+    assert "chrF2" in result.stdout

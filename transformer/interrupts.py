@@ -1,0 +1,48 @@
+"""Ctrl-C within a command: it says nothing, at no moment. Importing this changes nothing."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt, but while a module is imported it ends the process at once.
+
+    There a library might catch it, or explain it. Where Ctrl-C is ignored, it still is.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Within a command Ctrl-C ends the process at once: for long work that Python cannot stop.
+
+    Elsewhere, in a notebook say, nothing changes: that process is not ours to end.
+    """
+    if signal.getsignal(signal.SIGINT) is not _interrupt:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    while frame:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        frame = frame.f_back
+    raise KeyboardInterrupt
