@@ -1,7 +1,8 @@
 """The layers of sections 3.1 to 3.5, each a function of its parameters and its input.
 
 `key=None` means no dropout, everywhere. Masks are true where a query may look at a key. Norms and
-softmax compute in float32 whatever the precision of their input.
+softmax compute in float32 whatever the precision of their input. Parameters are float32 and are
+cast where they multiply; only while decoding are they already in the precision of the model.
 """
 
 import math
@@ -100,18 +101,19 @@ def feed_forward(
 
 
 def linear(equation: str, x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """x W + b as an einsum, in the precision of x, which takes the sum once it is complete."""
-    total = contract(equation, x, weight)
-    return (total if bias is None else total + bias).astype(x.dtype)
+    """x W + b as an einsum, in the precision of x. A float32 bias is added in float32, so that its
+    gradient is summed in float32 too."""
+    product = contract(equation, x, weight).astype(x.dtype)
+    return product if bias is None else (product + bias).astype(x.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def contract(equation: str, a: Array, b: Array) -> Array:
-    """The einsum of a and b: products in the precision of a, summed in float32, returned so.
+    """The einsum of a and b: b in the precision of a, sums and result in float32.
 
-    Its gradients are such products too, each in the precision of what it belongs to, so that of a
-    float32 weight is not rounded. They are written out because those that JAX derives are slower:
-    dW comes transposed, and with 16 bits the products are of 16 with 32 bits.
+    Its gradients are such products too, and each has the precision of what it is the gradient of:
+    that of a float32 weight is never rounded. They are written out because those that JAX derives
+    are slower: dW comes transposed, and with 16 bits the products are of 16 with 32 bits.
     """
     return jnp.einsum(equation, a, b.astype(a.dtype), preferred_element_type=jnp.float32)
 
@@ -173,6 +175,7 @@ def embed(
 ) -> Float[Array, "B T D"]:
     """Embeddings scaled by sqrt(d_model), plus positions (sections 3.4, 3.5 and 5.4)."""
     x = table[tokens] * math.sqrt(config.d_model) + positions
+    # Cast here and not before, so that the gradients of both tables are summed in float32.
     return dropout(x.astype(config.dtype), config.dropout, key)
 
 
