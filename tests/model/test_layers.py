@@ -13,6 +13,7 @@ from transformer.model.layers import (
     KeyValue,
     attend,
     causal_mask,
+    contract,
     dropout,
     embed,
     feed_forward,
@@ -265,20 +266,36 @@ def test_key_value_is_a_pair_of_projections():
     np.testing.assert_allclose(kv.v, jnp.einsum("btd,dhk->bhtk", x, params.w_v), atol=1e-5)
 
 
-def test_the_gradients_of_linear_are_those_that_jax_derives():
+@pytest.mark.parametrize(
+    "equation, a_shape, b_shape",
+    [
+        ("btd,df->btf", (2, 5, 6), (6, 4)),
+        ("btd,dhk->bthk", (2, 5, 6), (6, 3, 4)),
+        ("bthk,hkd->btd", (2, 5, 3, 4), (3, 4, 6)),
+        ("btd,vd->btv", (2, 5, 6), (7, 6)),
+        ("bhtk,bhks->bhts", (2, 3, 5, 4), (2, 3, 4, 6)),
+        ("bhts,bhsk->bhtk", (2, 3, 5, 6), (2, 3, 6, 4)),
+    ],
+)
+def test_the_gradients_of_contract_are_those_that_jax_derives(equation, a_shape, b_shape):
     keys = jax.random.split(jax.random.key(0), 3)
-    x, weight, factor = (
-        jax.random.normal(key, shape) for key, shape in zip(keys, [(2, 5, 6), (6, 4), (2, 5, 4)])
-    )
-    ours = jax.grad(lambda x, w: jnp.sum(linear(x, w) * factor), (0, 1))(x, weight)
-    derived = jax.grad(lambda x, w: jnp.sum(x @ w * factor), (0, 1))(x, weight)
-    for a, b in zip(ours, derived):
-        np.testing.assert_allclose(a, b, atol=1e-5)
+    a, b = jax.random.normal(keys[0], a_shape), jax.random.normal(keys[1], b_shape)
+    factor = jax.random.normal(keys[2], jnp.einsum(equation, a, b).shape)
+    ours = jax.grad(lambda a, b: jnp.sum(contract(equation, a, b) * factor), (0, 1))(a, b)
+    derived = jax.grad(lambda a, b: jnp.sum(jnp.einsum(equation, a, b) * factor), (0, 1))(a, b)
+    for found, expected in zip(ours, derived):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_linear_sums_in_float32_and_keeps_the_precision_of_its_input():
-    x, weight = jnp.ones((1, 1, 1024), jnp.bfloat16), jnp.ones((1024, 3), jnp.bfloat16)
-    assert linear(x, weight).dtype == jnp.bfloat16
-    assert linear(x, weight)[0, 0, 0] == 1024  # sums in bfloat16 would stop at 256
-    gradients = jax.grad(lambda x, w: linear(x, w).astype(jnp.float32).sum(), (0, 1))(x, weight)
-    assert [gradient.dtype for gradient in gradients] == [jnp.bfloat16, jnp.bfloat16]
+    x, weight, bias = jnp.ones((1, 1001, 1024), jnp.bfloat16), jnp.ones((1024, 3)), jnp.ones(3)
+
+    def total(x, weight, bias):
+        return linear("btd,df->btf", x, weight, bias).astype(jnp.float32).sum()
+
+    assert linear("btd,df->btf", x, weight).dtype == jnp.bfloat16
+    assert linear("btd,df->btf", x, weight)[0, 0, 0] == 1024  # sums in bfloat16 would stop at 256
+    of_x, of_weight, of_bias = jax.grad(total, (0, 1, 2))(x, weight, bias)
+    assert of_x.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(of_weight, 1001)  # which bfloat16 would round to 1000
+    np.testing.assert_array_equal(of_bias, 1001)

@@ -18,13 +18,14 @@ from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizers
 from transformer.decoding.search import SearchResult, SearchState, finish, proceed, start
 from transformer.model.cached_decoder import (
+    cast,
     decode_step,
     init_cache,
     lengthened,
     reorder,
     unrolled,
 )
-from transformer.model.encoder_decoder import cast, encode, widened
+from transformer.model.encoder_decoder import encode, widened
 from transformer.model.params import Params
 
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)

@@ -12,14 +12,13 @@ from transformer.config import ModelConfig
 from transformer.model.encoder_decoder import (
     Memory,
     Past,
-    cast,
     decoder_layer,
     embed_target,
     final_norm,
     logits,
 )
 from transformer.model.layers import KeyValue, key_value
-from transformer.model.params import DecoderLayer, Params, Stack
+from transformer.model.params import DecoderLayer, Norm, Params, Stack
 
 
 @struct.dataclass
@@ -47,7 +46,6 @@ def init_cache(
     config: ModelConfig, params: Params, memory: Memory, max_length: int, beam_size: int = 1
 ) -> DecodeCache:
     """An empty cache for `max_length` target tokens, with the cross-attention keys and values."""
-    params = cast(config, params)
     cross_kv = tuple(
         as_cached(key_value(layer.cross_attention, memory.states))
         for layer in unstack(params.decoder)
@@ -83,7 +81,6 @@ def decode_step(
     R = B * W. To the layers, the W hypotheses of a sentence are W positions that read its memory
     together; the mask keeps each to its own past.
     """
-    params = cast(config, params)
     batch, beam, _ = cache.ancestry.shape
     tokens, positions = tokens.reshape(batch, beam), cache.position[None, None]
     own_place = jnp.broadcast_to(jnp.arange(beam)[:, None], (batch, beam, 1))
@@ -133,6 +130,21 @@ def lengthened(cache: DecodeCache, max_length: int) -> DecodeCache:
         ),
         ancestry=longer(cache.ancestry, 2, more),
     )
+
+
+def cast(config: ModelConfig, params: Params) -> Params:
+    """The parameters in the precision of the matrix products; norms stay as they are.
+
+    For a loop around `decode_step`, which would else cast each weight at every token.
+    """
+
+    def is_norm(node):
+        return isinstance(node, Norm)
+
+    def cast_leaf(leaf):
+        return leaf if is_norm(leaf) else leaf.astype(config.dtype)
+
+    return jax.tree.map(cast_leaf, params, is_leaf=is_norm)
 
 
 def unrolled(params: Params) -> Params:

@@ -11,6 +11,7 @@ from transformer.model.batch import PAD
 from transformer.model.layers import (
     KeyValue,
     causal_mask,
+    contract,
     embed,
     feed_forward,
     key_value,
@@ -21,7 +22,7 @@ from transformer.model.layers import (
     residual,
     split,
 )
-from transformer.model.params import DecoderLayer, Embedding, EncoderLayer, Norm, Params, Stack
+from transformer.model.params import DecoderLayer, Embedding, EncoderLayer, Params, Stack
 
 
 @struct.dataclass
@@ -53,7 +54,6 @@ def encode(
     key: Key[Array, ""] | None = None,
 ) -> Memory:
     """The encoder stack over a batch of source tokens (section 3.1)."""
-    params = cast(config, params)
     embedding_key, stack_key = split(key, 2)
     mask = padding_mask(source)
     positions = jnp.arange(source.shape[1])[None]
@@ -103,7 +103,6 @@ def decode(
     key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T V"]:
     """Logits for the token after each position of `target_in` (teacher forcing), float32."""
-    params = cast(config, params)
     x, _ = run_decoder(config, params, memory, target_in, key)
     return logits(params.embedding, x)
 
@@ -112,7 +111,7 @@ def cross_attention_weights(
     config: ModelConfig, params: Params, memory: Memory, target_in: Int[Array, "B T"]
 ) -> Float[Array, "N B H T S"]:
     """How much each target position looks at each source token, in every layer and head."""
-    return run_decoder(config, cast(config, params), memory, target_in)[1]
+    return run_decoder(config, params, memory, target_in)[1]
 
 
 def run_decoder(
@@ -205,25 +204,13 @@ def logits(embedding: Embedding, x: Float[Array, "B T D"]) -> Float[Array, "B T 
     """The pre-softmax linear transformation, by default the embedding matrix (section 3.4)."""
     tables = (embedding.output, embedding.target, embedding.source)
     table = next(table for table in tables if table is not None)
-    scores = jnp.einsum("btd,vd->btv", x, table, preferred_element_type=jnp.float32)
+    scores = contract("btd,vd->btv", x, table)
     return scores if embedding.output_bias is None else scores + embedding.output_bias
 
 
 def final_norm(config: ModelConfig, stack: Stack, x: Float[Array, "B T D"]) -> Array:
     """With pre-norm the sum of all sublayers is normalised once more."""
     return x if stack.norm is None else layer_norm(config, stack.norm, x)
-
-
-def cast(config: ModelConfig, params: Params) -> Params:
-    """The parameters in the precision of the matrix products; norms stay as they are."""
-
-    def is_norm(node):
-        return isinstance(node, Norm)
-
-    def cast_leaf(leaf):
-        return leaf if is_norm(leaf) else leaf.astype(config.dtype)
-
-    return jax.tree.map(cast_leaf, params, is_leaf=is_norm)
 
 
 def layer_keys(key, stack: Stack):

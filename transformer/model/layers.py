@@ -1,10 +1,12 @@
 """The layers of sections 3.1 to 3.5, each a function of its parameters and its input.
 
 `key=None` means no dropout, everywhere. Masks are true where a query may look at a key. Norms and
-softmax compute in float32 whatever the precision of their input.
+softmax compute in float32 whatever the precision of their input. Parameters are float32 and are
+cast where they multiply; only while decoding are they already in the precision of the model.
 """
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -48,11 +50,12 @@ def attend(
     the scaled scores. Returns the values and the weights before dropout; where nobody uses the
     weights, jit leaves them out. A query whose mask is all false looks everywhere.
     """
-    scores = jnp.matmul(q, k, preferred_element_type=jnp.float32) / math.sqrt(q.shape[-1])
+    scores = contract("bhtk,bhks->bhts", q.astype(k.dtype), k) / math.sqrt(q.shape[-1])
     if bias is not None:
         scores = scores + bias
     weights = jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min))
-    return dropout(weights, dropout_rate, key).astype(v.dtype) @ v, weights
+    dropped = dropout(weights, dropout_rate, key).astype(v.dtype)
+    return contract("bhts,bhsk->bhtk", dropped, v).astype(v.dtype), weights
 
 
 def multi_head_attention(
@@ -69,10 +72,8 @@ def multi_head_attention(
     """
     q = project(x, params.w_q, params.b_q).swapaxes(1, 2)
     values, weights = attend(q, kv.k, kv.v, mask, dropout_rate=dropout_rate, key=key)
-    heads, width, d_model = params.w_o.shape
-    concatenated = values.swapaxes(1, 2).reshape(*x.shape[:2], heads * width).astype(x.dtype)
-    output = linear(concatenated, params.w_o.reshape(heads * width, d_model))
-    return output if params.b_o is None else output + params.b_o, weights
+    values = values.swapaxes(1, 2).astype(x.dtype)
+    return linear("bthk,hkd->btd", values, params.w_o, params.b_o), weights
 
 
 def key_value(params: Attention, x: Float[Array, "B S D"]) -> KeyValue:
@@ -84,8 +85,7 @@ def key_value(params: Attention, x: Float[Array, "B S D"]) -> KeyValue:
 def project(
     x: Float[Array, "B T D"], weight: Float[Array, "D H K"], bias: Float[Array, "H K"] | None
 ) -> Float[Array, "B T H K"]:
-    projected = linear(x, weight.reshape(len(weight), -1)).reshape(*x.shape[:2], *weight.shape[1:])
-    return projected if bias is None else projected + bias
+    return linear("btd,dhk->bthk", x, weight, bias)
 
 
 def feed_forward(
@@ -95,33 +95,42 @@ def feed_forward(
     key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T D"]:
     """Position-wise feed-forward network, equation 2: max(0, x W_1 + b_1) W_2 + b_2."""
-    inner = ACTIVATIONS[config.activation](linear(x, params.w_1) + params.b_1)
-    return linear(dropout(inner, config.activation_dropout, key), params.w_2) + params.b_2
+    inner = ACTIVATIONS[config.activation](linear("btd,df->btf", x, params.w_1, params.b_1))
+    inner = dropout(inner, config.activation_dropout, key)
+    return linear("btf,fd->btd", inner, params.w_2, params.b_2)
 
 
-@jax.custom_vjp
-def linear(x: Float[Array, "B T D"], weight: Float[Array, "D F"]) -> Float[Array, "B T F"]:
-    """x W, summed in float32 whatever the precision of x and W.
+def linear(equation: str, x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """x W + b as an einsum, in the precision of x. A float32 bias is added in float32, so that its
+    gradient is summed in float32 too."""
+    product = contract(equation, x, weight).astype(x.dtype)
+    return product if bias is None else (product + bias).astype(x.dtype)
 
-    Its gradients are written out because those that JAX derives are slower: dW comes transposed,
-    and with 16 bits the products are of 16 with 32 bits.
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def contract(equation: str, a: Array, b: Array) -> Array:
+    """The einsum of a and b: b in the precision of a, sums and result in float32.
+
+    Its gradients are such products too, and each has the precision of what it is the gradient of:
+    that of a float32 weight is never rounded. They are written out because those that JAX derives
+    are slower: dW comes transposed, and with 16 bits the products are of 16 with 32 bits.
     """
-    return _contract(x, weight, 2, 0)
+    return jnp.einsum(equation, a, b.astype(a.dtype), preferred_element_type=jnp.float32)
 
 
-linear.defvjp(
-    lambda x, weight: (linear(x, weight), (x, weight)),
-    lambda saved, gradient: (
-        _contract(gradient, saved[1], 2, 1),
-        _contract(saved[0], gradient, (0, 1), (0, 1)),
-    ),
-)
+def _contract_backward(
+    equation: str, saved: tuple[Array, Array], gradient: Array
+) -> tuple[Array, Array]:
+    a, b = saved
+    axes_a, axes_b, axes = re.split(",|->", equation)
+    gradient = gradient.astype(a.dtype)
+    return (
+        contract(f"{axes},{axes_b}->{axes_a}", gradient, b).astype(a.dtype),
+        contract(f"{axes_a},{axes}->{axes_b}", a, gradient).astype(b.dtype),
+    )
 
 
-def _contract(a: Array, b: Array, a_axes, b_axes) -> Array:
-    """The sums over these axes of products; then the other axes of a, and those of b."""
-    sums = jnp.tensordot(a, b, (a_axes, b_axes), preferred_element_type=jnp.float32)
-    return sums.astype(a.dtype)
+contract.defvjp(lambda equation, a, b: (contract(equation, a, b), (a, b)), _contract_backward)
 
 
 @partial(jax.checkpoint, static_argnums=0)
@@ -166,7 +175,8 @@ def embed(
 ) -> Float[Array, "B T D"]:
     """Embeddings scaled by sqrt(d_model), plus positions (sections 3.4, 3.5 and 5.4)."""
     x = table[tokens] * math.sqrt(config.d_model) + positions
-    return dropout(x.astype(table.dtype), config.dropout, key)
+    # Cast here and not before, so that the gradients of both tables are summed in float32.
+    return dropout(x.astype(config.dtype), config.dropout, key)
 
 
 def position_encoding(
