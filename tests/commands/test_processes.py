@@ -15,6 +15,12 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+def devices(count: int) -> dict[str, str]:
+    """The environment of a process with so many; the last of two equal flags counts."""
+    flag = f"--xla_force_host_platform_device_count={count}"
+    return {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flag}"}
+
+
 def start_two(*words: object) -> list[subprocess.Popen]:
     """The same command in two processes that know of each other, with one device each."""
     together = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": "2"}
@@ -23,7 +29,7 @@ def start_two(*words: object) -> list[subprocess.Popen]:
             "train.py",
             *words,
             "--distributed",
-            env=os.environ | together | {"JAX_PROCESS_ID": str(number), "XLA_FLAGS": ""},
+            env=os.environ | together | {"JAX_PROCESS_ID": str(number)} | devices(1),
         )
         for number in range(2)
     ]
@@ -48,7 +54,7 @@ def test_two_processes_train_what_two_devices_train(config, tmp_path):
 
     one = start(
         "train.py", config, "--run", tmp_path / "one", *steps,
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        env=os.environ | devices(2),
     )  # fmt: skip
     outputs([one])
     assert one.returncode == 0
