@@ -1,5 +1,5 @@
 # make demo    set up, train the quickstart, score it, translate with it
-# make test    set up and run the tests
+# make test    set up and run the tests; `make test TESTS=tests/model` runs some of them
 # make lint    check style; `make format` mends it
 # make notebooks  rebuild the notebooks from their text sources and run them
 
@@ -25,7 +25,7 @@ SENTENCES := \
 	"The teacher bought a new bicycle yesterday."
 
 test: $(VENV)/.$(EXTRAS)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal $(TESTS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

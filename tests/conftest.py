@@ -2,7 +2,9 @@
 small models and batches that many tests use."""
 
 import os
+import tempfile
 from functools import partial
+from importlib.metadata import version
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
@@ -10,12 +12,25 @@ os.environ["XLA_FLAGS"] = (
 )
 # Tests compile much and run little. Set it to 0 to test the code that XLA would optimise.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# Compiles in half the time. XLA ends a process that gives it a flag which it does not know.
+if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+
+# What one test compiled the others find, also in other processes.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    compiled = tempfile.TemporaryDirectory(prefix="compiled-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import beartype
+import hypothesis
 import jax
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
+
+hypothesis.settings.register_profile("on a busy machine", deadline=None)
+hypothesis.settings.load_profile("on a busy machine")
 
 check_signature = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
 

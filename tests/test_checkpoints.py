@@ -64,6 +64,19 @@ def steps_in(folder):
     return sorted(int(path.name) for path in (folder / "checkpoints").iterdir())
 
 
+@pytest.fixture(scope="module")
+def saved_once(tmp_path_factory, config, state):
+    folder = tmp_path_factory.mktemp("saved")
+    save(folder, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+    return folder
+
+
+@pytest.fixture
+def two_saved(saved_once, tmp_path):
+    """The test's own folder with the checkpoints of steps 3 and 6, saved once for all tests."""
+    shutil.copytree(saved_once, tmp_path, dirs_exist_ok=True)
+
+
 # ---------------------------------------------------------------- saving and restoring
 
 
@@ -139,10 +152,10 @@ def lose_the_optimizer(checkpoint):
 
 
 @pytest.mark.parametrize("damage", [truncate, empty, lose_the_optimizer])
+@pytest.mark.usefixtures("two_saved")
 def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_used(
     tmp_path, config, state, damage, capsys
 ):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     damage(tmp_path / "checkpoints" / "6")
     restored, progress = restore(tmp_path, config)
     assert_same(restored.params, at(state, 3).params)
@@ -153,8 +166,8 @@ def test_a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_used(
     assert steps_in(tmp_path) == [3, 4]
 
 
-def test_when_every_checkpoint_is_damaged_none_is_touched(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+@pytest.mark.usefixtures("two_saved")
+def test_when_every_checkpoint_is_damaged_none_is_touched(tmp_path, config):
     for step in ("3", "6"):
         truncate(tmp_path / "checkpoints" / step)
     with pytest.raises(UserError, match="no checkpoint of .* can be read"):
@@ -162,8 +175,8 @@ def test_when_every_checkpoint_is_damaged_none_is_touched(tmp_path, config, stat
     assert steps_in(tmp_path) == [3, 6]
 
 
-def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+@pytest.mark.usefixtures("two_saved")
+def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config):
     truncate(tmp_path / "checkpoints" / "6")
     with pytest.raises(UserError, match="checkpoint 6 is damaged .*another checkpoint") as refusal:
         load_params(tmp_path, config, "6")
@@ -249,10 +262,8 @@ DAMAGES = [
 
 @pytest.mark.parametrize("name, content", DAMAGES, ids=range(len(DAMAGES)))
 @pytest.mark.parametrize("load", [partial(load_params, checkpoint="last"), restore])
-def test_a_damaged_description_is_named_and_can_be_deleted(
-    tmp_path, config, state, load, name, content
-):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+@pytest.mark.usefixtures("two_saved")
+def test_a_damaged_description_is_named_and_can_be_deleted(tmp_path, config, load, name, content):
     path = tmp_path / "checkpoints" / "3" / name
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"{path} is damaged .*: delete this file"):
@@ -265,17 +276,17 @@ def test_a_damaged_description_is_named_and_can_be_deleted(
     "content",
     [b'{"foo": 1}', b"[1]", b'{"epoch": "a"}', b'{"epoch": -1}', b'{"seconds": "long"}', b"\x80"],
 )
-def test_damaged_progress_is_a_damaged_checkpoint(tmp_path, config, state, content):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+@pytest.mark.usefixtures("two_saved")
+def test_damaged_progress_is_a_damaged_checkpoint(tmp_path, config, content):
     (tmp_path / "checkpoints" / "6" / "progress" / "metadata").write_bytes(content)
     assert int(restore(tmp_path, config)[0].step) == 3
     assert steps_in(tmp_path) == [3]
 
 
+@pytest.mark.usefixtures("two_saved")
 def test_a_checkpoint_deleted_while_it_is_chosen_is_not_called_damaged(
-    tmp_path, config, state, monkeypatch
+    tmp_path, config, monkeypatch
 ):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     choose = checkpoints_module._choose_steps
 
     def choose_and_lose(*arguments):
@@ -295,8 +306,8 @@ def test_a_file_in_place_of_the_checkpoints_is_named(tmp_path, config):
             load(tmp_path, config=config)
 
 
-def test_a_description_that_only_orbax_finds_damaged_gets_a_sentence(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+@pytest.mark.usefixtures("two_saved")
+def test_a_description_that_only_orbax_finds_damaged_gets_a_sentence(tmp_path, config):
     path = tmp_path / "checkpoints" / "3" / "_CHECKPOINT_METADATA"
     path.write_text('{"init_timestamp_nsecs": "yesterday"}')
     with pytest.raises(UserError, match="a checkpoint in .* is damaged .*: move one after"):

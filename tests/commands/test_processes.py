@@ -19,6 +19,12 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+def devices(count: int) -> dict[str, str]:
+    """The environment of a process with so many; the last of two equal flags counts."""
+    flag = f"--xla_force_host_platform_device_count={count}"
+    return {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {flag}"}
+
+
 def start_two(*words: object) -> list[subprocess.Popen]:
     """The same command in two processes that know of each other, with one device each."""
     port = free_port()
@@ -30,9 +36,8 @@ def start_one(port: int, number: int, *words: object) -> subprocess.Popen:
         "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": str(number),
-        "XLA_FLAGS": "",
     }
-    return start("train.py", *words, "--distributed", env=os.environ | together)
+    return start("train.py", *words, "--distributed", env=os.environ | together | devices(1))
 
 
 def outputs(processes: list[subprocess.Popen]) -> list[tuple[str, str]]:
@@ -102,7 +107,7 @@ def test_two_processes_train_what_two_devices_train(config, tmp_path):
 
     one = start(
         "train.py", config, "--run", tmp_path / "one", *steps,
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        env=os.environ | devices(2),
     )  # fmt: skip
     outputs([one])
     assert one.returncode == 0

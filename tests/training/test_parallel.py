@@ -81,12 +81,16 @@ def trained(mesh, config, batch, updates=2):
     return jax.device_get((state.params, sums))
 
 
+def with_dropout(small_config, micro_batches):
+    config = small_config(model={"dropout": 0.3}, micro_batches=micro_batches)
+    return Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
+
+
 @pytest.mark.parametrize("micro_batches", [1, 2])
 def test_updates_with_dropout_on_four_devices_equal_those_on_one(
     small_config, uneven_batch, micro_batches
 ):
-    config = small_config(model={"dropout": 0.3}, micro_batches=micro_batches)
-    config = Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
+    config = with_dropout(small_config, micro_batches)
     four = trained(parallel.make_mesh(), config, uneven_batch)
     one = trained(one_device(), config, uneven_batch)
     assert_close(four, one, atol=1e-5)
@@ -105,7 +109,7 @@ def test_each_device_holds_its_own_rows(uneven_batch):
 
 
 def test_update_gives_up_its_old_state_and_no_other(small_config, uneven_batch):
-    mesh, config = parallel.make_mesh(), small_config()
+    mesh, config = parallel.make_mesh(), with_dropout(small_config, 1)
     original = jax.jit(init_state, static_argnums=0)(config)
     params = parallel.replicate(mesh, original.params)
     state = parallel.new_state(mesh, config).replace(params=params)

@@ -56,9 +56,9 @@ def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
     small_config, random_batch, compiled_update
 ):
     config = quick(small_config(micro_batches=2))
-    state, batch = start_of(config), random_batch(rows=4)
+    state, batch = start_of(config), random_batch(rows=12)
     grads, sums = jax.jit(partial(gradients, config))(state.params, batch)
-    expected = apply(make_optimizer(config), state, grads, sums)
+    expected = jax.jit(partial(apply, make_optimizer(config)))(state, grads, sums)
     updated, updated_sums = compiled_update(config)(state, batch)
     assert_close(updated.params, expected.params, atol=1e-6)
     assert_close(updated_sums, sums, rtol=1e-6)
