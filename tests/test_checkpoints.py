@@ -1,6 +1,7 @@
 """Checkpoints: what is saved is restored, kept, chosen, averaged, and survives damage."""
 
 import dataclasses
+import os
 import random
 import shutil
 import tempfile
@@ -20,6 +21,10 @@ from transformer.checkpoints import Checkpoints, Progress, average, load_params,
 from transformer.config import UserError
 from transformer.training import parallel
 from transformer.training.step import init_state
+
+
+FLIPS = int(os.environ.get("FLIPS", "12"))
+"""How many bits are flipped, one at a time."""
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +211,7 @@ def test_when_all_are_damaged_each_is_named(tmp_path, config, state):
         assert "checkpoint 3 is damaged" in str(refusal.value)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(FLIPS))
 def test_one_bit_flipped_anywhere_is_seen_or_changes_no_number(tmp_path, config, state, seed):
     save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     chosen = random.Random(seed)
