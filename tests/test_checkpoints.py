@@ -22,7 +22,6 @@ from transformer.config import UserError
 from transformer.training import parallel
 from transformer.training.step import init_state
 
-
 FLIPS = int(os.environ.get("FLIPS", "12"))
 """How many bits are flipped, one at a time."""
 
@@ -201,8 +200,8 @@ def test_a_damaged_checkpoint_is_left_out_and_named(tmp_path, config, state, che
         assert_same(params, at(state, 3).params)
 
 
-def test_when_all_are_damaged_each_is_named(tmp_path, config, state):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
+@pytest.mark.usefixtures("two_saved")
+def test_when_all_are_damaged_each_is_named(tmp_path, config):
     for step in ("3", "6"):
         truncate(tmp_path / "checkpoints" / step)
     for checkpoint in ("best", "last", "average"):
@@ -212,8 +211,8 @@ def test_when_all_are_damaged_each_is_named(tmp_path, config, state):
 
 
 @pytest.mark.parametrize("seed", range(FLIPS))
+@pytest.mark.usefixtures("two_saved")
 def test_one_bit_flipped_anywhere_is_seen_or_changes_no_number(tmp_path, config, state, seed):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     chosen = random.Random(seed)
     files = [path for path in (tmp_path / "checkpoints" / "6").rglob("*") if path.is_file()]
     values = [path for path in files if path.parent.name == "d"]  # most bytes, and the worst
@@ -237,8 +236,8 @@ def test_one_bit_flipped_anywhere_is_seen_or_changes_no_number(tmp_path, config,
 
 
 @pytest.mark.parametrize("item", ["params", "optimizer", "progress"])
+@pytest.mark.usefixtures("two_saved")
 def test_what_is_mixed_from_two_checkpoints_is_damaged(tmp_path, config, state, item):
-    save(tmp_path, config, (at(state, 3), 5.0), (at(state, 6), 6.0))
     folder = tmp_path / "checkpoints"
     shutil.rmtree(folder / "6" / item)
     shutil.copytree(folder / "3" / item, folder / "6" / item)
