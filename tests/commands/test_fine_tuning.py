@@ -1,14 +1,18 @@
 """train.py --from: another run's weights and vocabulary, with other data and another schedule."""
 
 import json
+import os
+import random
+import signal
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 from small_run import run, start
 from test_processes import outputs, start_two
-from test_resume import updating
+from test_resume import assert_same_end, updating
 
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config
@@ -94,3 +98,42 @@ def test_it_averages_as_many_checkpoints_as_the_other_run_does(config, undisturb
                  "--train.average-last", 1)  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert "average of steps [30, 35, 40]" in result.stdout
+
+
+def begin(processes, *words):
+    return start_two(*words) if processes == 2 else [start("train.py", *words)]
+
+
+def wait_until(moment, folder, processes):
+    while not moment(folder) and all(process.poll() is None for process in processes):
+        time.sleep(0.001)
+
+
+def made(name):
+    return lambda folder: (folder / name).exists()
+
+
+EARLY = (made("lock"), made("config.json"), updating)
+"""Moments before the first checkpoint."""
+
+
+@pytest.mark.parametrize("processes", (1, 2) if "KILLS" in os.environ else (1,))
+def test_tuning_killed_at_any_moment_ends_as_if_never_killed(
+    config, undisturbed, tmp_path, processes
+):
+    chosen, folder = random.Random(processes), tmp_path / "killed"
+    words = [config, "--from", undisturbed, "--train.seed", 3, "--partner-timeout", 5]
+    whole = begin(processes, *words, "--run", tmp_path / "whole")
+    assert [process.wait() for process in whole] == [0] * processes
+    for kill in range(int(os.environ.get("KILLS", "2"))):
+        started = begin(processes, *words, "--run", folder)
+        if kill < len(EARLY):
+            wait_until(EARLY[-1 - kill], folder, started)
+        else:
+            time.sleep(chosen.uniform(2, 12))
+        chosen.choice(started).kill()
+        codes = [process.wait(timeout=60) for process in started]
+        assert set(codes) <= {-signal.SIGKILL, 3} or codes == [0] * processes
+    started = begin(processes, *words, "--run", folder)
+    assert [process.wait() for process in started] == [0] * processes
+    assert_same_end(folder, tmp_path / "whole")

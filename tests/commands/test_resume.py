@@ -36,11 +36,22 @@ def final_state(folder: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+def metrics(folder: Path) -> list[dict[str, float]]:
+    """What metrics.jsonl says, but for how long it took."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [
+        {name: n for name, n in line.items() if name not in ("seconds", "tokens_per_second")}
+        for line in lines
+    ]
+
+
 def assert_same_end(folder: Path, undisturbed: Path) -> None:
+    """Parameters, optimizer state and metrics are the same, bit for bit."""
     ours, theirs = final_state(folder), final_state(undisturbed)
     assert ours.keys() == theirs.keys()
     for name, array in theirs.items():
         np.testing.assert_array_equal(ours[name], array, err_msg=name)
+    assert metrics(folder) == metrics(undisturbed)
 
 
 def updating(folder: Path) -> bool:
