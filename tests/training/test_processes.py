@@ -33,6 +33,21 @@ class Table:
         pass
 
 
+def test_the_others_wait_for_the_first_process(monkeypatch):
+    table = Table()
+    monkeypatch.setattr(processes, "service", lambda: table)
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    monkeypatch.setattr(processes, "is_first", lambda: False)
+    with pytest.raises(KeyError, match="first/files"), processes.first_process_first("files"):
+        pass  # a table of one process does not wait: it has no such word yet
+    monkeypatch.setattr(processes, "is_first", lambda: True)
+    with processes.first_process_first("files"):
+        assert not table.words
+    monkeypatch.setattr(processes, "is_first", lambda: False)
+    with processes.first_process_first("files"):
+        pass
+
+
 def test_facts_that_differ_from_those_of_the_first_are_named(monkeypatch):
     table = Table()
     monkeypatch.setattr(processes, "service", lambda: table)
