@@ -300,7 +300,9 @@ def test_a_checkpoint_deleted_while_it_is_chosen_is_not_called_damaged(
         return steps
 
     monkeypatch.setattr(checkpoints_module, "_choose_steps", choose_and_lose)
-    assert load_params(tmp_path, config, "last")[1] == "last: step 3"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_params(tmp_path, config, "last")[1] == "last: step 3"
 
 
 def test_a_file_in_place_of_the_checkpoints_is_named(tmp_path, config):
