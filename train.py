@@ -9,6 +9,7 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
+from transformer import __version__
 from transformer.command_line import TrainCommand, has_checkpoints, load_run_config, parse_train
 from transformer.config import to_json
 from transformer.program import run_command
@@ -39,9 +40,9 @@ def train(command: TrainCommand) -> None:
     """Trains in a run folder that is ours, together with all processes that have joined."""
     import shlex
     import sys
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
-    from transformer.checkpoints import Checkpoints, Progress, load_params, restore
+    from transformer.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
     from transformer.data.batching import Position, batches, make_plan
     from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.token_store import encode_pairs
@@ -60,8 +61,7 @@ def train(command: TrainCommand) -> None:
     first = processes.is_first()
     say = print if first else lambda _: None
     mesh = parallel.make_mesh()
-    processes.agree("versions", processes.versions())
-    processes.agree("settings", identity(config))
+    processes.agree("settings", identity(config) | {"this program": __version__})
 
     with processes.first_process_first("the run folder"):
         # The vocabulary: the run's, another run's, or a new one.
@@ -69,7 +69,7 @@ def train(command: TrainCommand) -> None:
         bleu_metric(config.data.target)
         resuming = has_checkpoints(folder)
         tuning = bool(command.from_run) and not resuming
-        home = folder if resuming else command.from_run
+        home = folder if resuming or not first else command.from_run
         tokenizers = (
             load_tokenizers(home / "tokenizer", config.data)
             if home
@@ -104,9 +104,10 @@ def train(command: TrainCommand) -> None:
     if tuning:
         state = state.replace(params=parallel.replicate(mesh, weights))
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
-    processes.agree("batches", {"digest": plan.digest})
     if processes.count() > 1:
-        processes.agree("state", digests({"params": state.params}, asdict(progress)))
+        data = digests({"pairs": vars(pairs)}, {"vocabulary": config.data.vocabulary})
+        processes.agree("data", data | {"batches": plan.digest})
+        processes.agree("state", digests_of(state, progress))
 
     position = Position(progress.epoch, progress.batch)
     if progress.plan != plan.digest:

@@ -13,7 +13,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 from collections.abc import Iterator
 
 from transformer.command_line import TranslateCommand, parse_with_run
-from transformer.config import UserError
+from transformer.errors import UserError
 from transformer.program import run_command
 
 

@@ -52,9 +52,10 @@ from benchmarks.measure import (
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, model_config
 from benchmarks.work import endless_search, step_operations
-from transformer.config import Config, ModelConfig, Positive, TrainConfig, UserError
+from transformer.config import Config, ModelConfig, Positive, TrainConfig
+from transformer.errors import UserError, is_out_of_memory
 from transformer.model.batch import PAD, Batch
-from transformer.program import OUT_OF_MEMORY, run_command
+from transformer.program import run_command
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
@@ -191,7 +192,7 @@ def measure_in_parts(
         try:
             return in_own_process(measure_training, command, contestant, config, sentences), parts
         except Exception as error:
-            if not OUT_OF_MEMORY.search(str(error)) or parts == MOST_PARTS:
+            if not is_out_of_memory(error) or parts == MOST_PARTS:
                 raise
         parts *= 2
 

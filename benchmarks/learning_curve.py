@@ -24,10 +24,11 @@ from benchmarks.measure import machine, table, versions
 from transformer.checkpoint_folder import open_to_read
 from transformer.checkpoints import Progress, load_params
 from transformer.command_line import load_run_config, parse_script
-from transformer.config import BeamSize, Config, UserError
+from transformer.config import BeamSize, Config
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
+from transformer.errors import UserError
 from transformer.evaluation.scores import score
 from transformer.program import run_command
 

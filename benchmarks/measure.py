@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.command_line import parse_script
-from transformer.config import UserError
+from transformer.errors import UserError
 from transformer.memory import keep_memory, return_memory
 from transformer.model.batch import BOS, EOS, Batch
 

@@ -40,11 +40,12 @@ from benchmarks.measure import Outcome, contest, cores, machine, quickest, requi
 from benchmarks.work import log_probabilities
 from transformer.checkpoints import load_params
 from transformer.command_line import load_run_config, parse_script
-from transformer.config import BeamSize, Config, ModelConfig, Positive, UserError
+from transformer.config import BeamSize, Config, ModelConfig, Positive
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
 from transformer.decoding.translator import decoding_params, translate
+from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.model.batch import EOS, PAD
 from transformer.model.params import Params

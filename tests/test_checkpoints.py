@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import transformer.checkpoints as checkpoints_module
 from transformer.checkpoints import Checkpoints, Progress, average, load_params, restore
-from transformer.config import UserError
+from transformer.errors import UserError
 from transformer.training import parallel
 from transformer.training.step import init_state
 

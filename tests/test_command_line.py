@@ -15,7 +15,8 @@ from transformer.command_line import (
     parse_train,
     parse_with_run,
 )
-from transformer.config import Config, DecodeConfig, Positive, UserError, from_json, to_json
+from transformer.config import Config, DecodeConfig, Positive, from_json, to_json
+from transformer.errors import UserError
 from transformer.program import carry_out
 
 ROOT = Path(__file__).parents[1]
@@ -155,7 +156,7 @@ def test_too_little_memory_is_a_sentence_with_settings_to_lower(error, monkeypat
 
 LINGERS = """
 import sys, threading, time
-from transformer.config import UserError
+from transformer.errors import UserError
 from transformer.program import run_command
 
 def main(words):

@@ -12,11 +12,11 @@ from transformer.config import (
     ModelConfig,
     OptimizerConfig,
     TrainConfig,
-    UserError,
     differing_fields,
     from_json,
     to_json,
 )
+from transformer.errors import UserError
 from transformer.validation import validate
 
 

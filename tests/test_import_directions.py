@@ -48,37 +48,64 @@ def in_room(room):
 
 MODEL_ORDER = ["batch", "params", "layers", "encoder_decoder", "cached_decoder"]
 ALLOWED = {
-    "transformer.config": set(),
-    "transformer.validation": {"transformer.config"},
+    "transformer.errors": set(),
+    "transformer.config": {"transformer.errors"},
+    "transformer.validation": {"transformer.config", "transformer.errors"},
     "transformer.memory": set(),
     "transformer.interrupts": set(),
-    "transformer.program": {"transformer.config", "transformer.interrupts", "transformer.memory"},
-    "transformer.command_line": {"transformer.config", "transformer.validation"},
+    "transformer.program": {
+        "transformer.config",
+        "transformer.errors",
+        "transformer.interrupts",
+        "transformer.memory",
+    },
+    "transformer.command_line": {
+        "transformer.config",
+        "transformer.errors",
+        "transformer.validation",
+    },
     "transformer.digests": set(),
-    "transformer.training": {"transformer.config", "transformer.model", "transformer.training"},
+    "transformer.training": {
+        "transformer.config",
+        "transformer.errors",
+        "transformer.model",
+        "transformer.training",
+    },
     "transformer.data": {
         "transformer.config",
+        "transformer.errors",
         "transformer.interrupts",
         "transformer.model.batch",
         "transformer.data",
     },
-    "transformer.decoding.search": {"transformer.config", "transformer.model.batch"},
+    "transformer.decoding.search": {
+        "transformer.config",
+        "transformer.errors",
+        "transformer.model.batch",
+    },
     "transformer.decoding.translator": {
         "transformer.config",
+        "transformer.errors",
         "transformer.model",
         "transformer.decoding.search",
         "transformer.data.tokenizer",
         "transformer.data.batching",
     },
-    "transformer.evaluation": {"transformer.config"},
+    "transformer.evaluation": {"transformer.config", "transformer.errors"},
     "transformer.run": {
         "transformer.config",
+        "transformer.errors",
         "transformer.command_line",
         "transformer.data.tokenizer",
     },
-    "transformer.checkpoint_folder": {"transformer.config", "transformer.digests"},
+    "transformer.checkpoint_folder": {
+        "transformer.config",
+        "transformer.errors",
+        "transformer.digests",
+    },
     "transformer.checkpoints": {
         "transformer.config",
+        "transformer.errors",
         "transformer.digests",
         "transformer.checkpoint_folder",
         "transformer.model.params",
@@ -113,7 +140,10 @@ def test_the_model_imports_only_arrays_config_and_what_comes_before(number, name
     others = {module for module in imported if module.split(".")[0] != "transformer"}
     assert {module.split(".")[0] for module in others} <= libraries
     before = {f"transformer.model.{earlier}" for earlier in MODEL_ORDER[:number]}
-    assert of_the_project(f"transformer.model.{name}") <= before | {"transformer.config"}
+    assert of_the_project(f"transformer.model.{name}") <= before | {
+        "transformer.config",
+        "transformer.errors",
+    }
 
 
 def test_of_flax_the_model_imports_only_struct():
@@ -127,7 +157,7 @@ def test_of_flax_the_model_imports_only_struct():
 
 def test_config_and_command_line_import_neither_jax_nor_flax():
     heavy = {"jax", "flax", "jaxtyping", "numpy", "optax", "orbax"}
-    for name in ("transformer.config", "transformer.command_line"):
+    for name in ("transformer.config", "transformer.errors", "transformer.command_line"):
         assert not {module.split(".")[0] for module in GRAPH[name]} & heavy
 
 

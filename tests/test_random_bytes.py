@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import translate
 from transformer.command_line import load_config, load_run_config
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.data.downloads import unpacked
 from transformer.data.token_store import _is_intact
 from transformer.data.tokenizer import load_tokenizers
+from transformer.errors import UserError
 from transformer.training.progress import _forget_after
 from transformer.validation import validate
 

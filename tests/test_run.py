@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from transformer.command_line import load_run_config
-from transformer.config import UserError
 from transformer.data.tokenizer import Tokenizers, load_tokenizers, train_tokenizer
-from transformer.run import create_run, held, is_run, take_up_run, write_text
+from transformer.errors import UserError
+from transformer.run import check_folder, create_run, held, take_up_run, write_text
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def tokenizers():
 
 def test_a_new_run_holds_its_config_and_its_tokenizers(tmp_path, config, tokenizers):
     folder = tmp_path / "runs" / "new"
-    assert not is_run(folder)
+    check_folder(folder)
     create_run(folder, config, tokenizers)
-    assert is_run(folder)
+    check_folder(folder)
     assert load_run_config(folder) == config
     assert load_tokenizers(folder / "tokenizer", config.data) == tokenizers
 
@@ -34,16 +34,16 @@ def test_a_new_run_holds_its_config_and_its_tokenizers(tmp_path, config, tokeniz
 def test_a_run_whose_making_was_interrupted_is_made_again(tmp_path, config, tokenizers):
     create_run(tmp_path, config, tokenizers)
     (tmp_path / "config.json").rename(tmp_path / "config.json.tmp")
-    assert not is_run(tmp_path)
+    check_folder(tmp_path)
     create_run(tmp_path, config, tokenizers)
-    assert is_run(tmp_path)
+    check_folder(tmp_path)
 
 
 def test_a_folder_with_something_else_and_a_file_are_refused(tmp_path, config, tokenizers):
     (tmp_path / "thesis.tex").write_text("precious")
     for path in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(UserError, match="is not a run: choose another folder with --run"):
-            is_run(path)
+            check_folder(path)
     with pytest.raises(UserError, match="cannot write to .*choose --run"):
         create_run(tmp_path / "thesis.tex" / "run", config, tokenizers)
 
@@ -76,13 +76,21 @@ def test_one_train_command_at_a_time_works_in_a_run(tmp_path, config, tokenizers
             pass
     with held(tmp_path / "run"):
         pass
-    assert is_run(tmp_path / "run")
+    assert load_run_config(tmp_path / "run") == config
 
 
 def test_a_folder_into_which_nothing_was_put_is_taken_away_again(tmp_path):
     with held(tmp_path / "new" / "run"):
-        assert not is_run(tmp_path / "new" / "run")
+        assert (tmp_path / "new" / "run").is_dir()
     assert not (tmp_path / "new" / "run").exists()
+
+
+def test_what_is_not_ours_is_neither_taken_away_nor_hides_what_went_wrong(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    with pytest.raises(UserError, match="the corpus"), held(tmp_path / "link"):
+        raise UserError("the corpus is empty")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "empty").is_dir()
 
 
 def test_no_folder_is_held_where_something_else_is(tmp_path):

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from transformer.config import UserError
 from transformer.digests import difference, digests
+from transformer.errors import UserError
 
 for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
     logging.getLogger(library).setLevel(logging.CRITICAL + 1)
@@ -107,7 +107,7 @@ def read(
         warnings.warn(
             f"the checkpoints of {Path(manager.directory).parent} were saved before digests were "
             "kept: nobody can tell whether their numbers are still those",
-            stacklevel=2,
+            stacklevel=1,  # the same place for all, so that it is said once
         )
     return items, progress
 

@@ -28,8 +28,9 @@ from transformer.checkpoint_folder import (
     open_to_read,
     read,
 )
-from transformer.config import Config, UserError
+from transformer.config import Config
 from transformer.digests import digests
+from transformer.errors import UserError
 from transformer.model.params import Params, init_params
 from transformer.training.step import TrainState, init_state
 
@@ -61,6 +62,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, config: Config):
         self.folder = folder.absolute() / "checkpoints"
+        self.first = jax.process_index() == 0  # the one that writes what is no array
         self.manager = open_checkpoints(
             self.folder,
             ocp.CheckpointManagerOptions(
@@ -83,15 +85,14 @@ class Checkpoints:
                 f"update {step} left parameters that are not numbers, and was not saved: lower "
                 "optimizer.scale, lengthen optimizer.warmup_steps or set optimizer.clip_norm"
             )
-        items = {"params": state.params, "optimizer": _optimizer_item(state)}
-        described = asdict(progress)
+        items, described = _items(state), asdict(progress)
         with self._explained():
             saved = self.manager.save(
                 step,
                 args=ocp.args.Composite(
                     **{name: ocp.args.StandardSave(item) for name, item in items.items()},
                     progress=ocp.args.JsonSave(described),
-                    digests=ocp.args.JsonSave(digests(items, described)),
+                    digests=ocp.args.JsonSave(digests_of(state, progress) if self.first else {}),
                 ),
                 metrics=None if progress.bleu is None else {"bleu": progress.bleu},
             )
@@ -145,8 +146,7 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
 
 def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
     shapes = jax.eval_shape(partial(init_state, config))
-    optimizer = jax.eval_shape(_optimizer_item, shapes)
-    items, described = read(manager, step, {"params": shapes.params, "optimizer": optimizer})
+    items, described = read(manager, step, jax.eval_shape(_items, shapes))
     return _join(items["params"], items["optimizer"]), _progress(step, described)
 
 
@@ -253,6 +253,15 @@ def _choose_steps(scores: dict[int, float | None], count: int, checkpoint: str) 
         f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
         f"{', '.join(map(str, steps))}"
     )
+
+
+def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
+    """The digests of all that a checkpoint holds."""
+    return digests(_items(state), asdict(progress))
+
+
+def _items(state: TrainState) -> dict:
+    return {"params": state.params, "optimizer": _optimizer_item(state)}
 
 
 def _optimizer_item(state: TrainState) -> dict:

@@ -18,10 +18,10 @@ from transformer.config import (
     VOCABULARY_SETTINGS,
     Config,
     DecodeConfig,
-    UserError,
     differing_fields,
     from_json,
 )
+from transformer.errors import UserError
 from transformer.validation import check_limits, validate
 
 Command = TypeVar("Command")

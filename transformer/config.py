@@ -8,30 +8,11 @@ import dataclasses
 import json
 import os
 import typing
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-
-class UserError(Exception):
-    """A mistake that the user can mend: one sentence, what is wrong and what to do about it."""
-
-
-def one_line(error: BaseException) -> str:
-    """What a library says, without its line breaks, to stand inside a sentence of ours."""
-    return " ".join(str(error).split())
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Errors of reading and writing name no file, as those of opening do: here they name `path`."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
+from transformer.errors import UserError
 
 
 def cache_folder() -> Path:
@@ -284,11 +265,16 @@ def from_json(text: str) -> Config:
     return Config(**sections)
 
 
+def by_name(config: Config) -> dict[str, object]:
+    """Every setting as section.name -> value."""
+    return {
+        f"{section.name}.{name}": value
+        for section in dataclasses.fields(Config)
+        for name, value in vars(getattr(config, section.name)).items()
+    }
+
+
 def differing_fields(a: Config, b: Config) -> dict[str, tuple[object, object]]:
     """Settings that differ: name -> (value in a, value in b)."""
-    return {
-        f"{section.name}.{name}": (value, getattr(getattr(b, section.name), name))
-        for section in dataclasses.fields(Config)
-        for name, value in vars(getattr(a, section.name)).items()
-        if value != getattr(getattr(b, section.name), name)
-    }
+    ours, theirs = by_name(a), by_name(b)
+    return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 
-def digests(items: Mapping[str, Any], progress: Mapping[str, Any]) -> dict[str, str]:
-    """The SHA-256 of every array of some trees, by item and path, and of `progress`, a JSON object.
+def digests(items: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of every array of some trees, by item and path, and of a JSON object.
 
     Dtype and shape count too. An array that is spread over processes must be whole in each.
     """
@@ -19,8 +19,8 @@ def digests(items: Mapping[str, Any], progress: Mapping[str, Any]) -> dict[str, 
         jax.tree_util.keystr(path, simple=True, separator="."): _digest(np.asarray(leaf))
         for path, leaf in leaves
     }
-    text = json.dumps(progress, sort_keys=True)
-    return of_arrays | {"progress": hashlib.sha256(text.encode()).hexdigest()}
+    text = json.dumps(described, sort_keys=True)
+    return of_arrays | {"described": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _digest(array: np.ndarray) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -10,14 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from transformer.config import UserError, one_line
+from transformer.errors import UserError, is_out_of_memory, one_line
 from transformer.interrupts import quiet_interrupts
 from transformer.memory import keep_memory
-
-OUT_OF_MEMORY = re.compile(
-    "RESOURCE_EXHAUSTED|out.of.memory|YNNPACK operation failed", re.IGNORECASE
-)
-"""What XLA says then; the last where a product on a CPU finds no room to work."""
 
 
 def run_command(main: Callable[[list[str]], None]) -> None:
@@ -80,7 +74,7 @@ def carry_out(main: Callable[[list[str]], None]) -> None:
             f"{error.strerror or error}: {name}; see that there is room, and that it may be used"
         )
     except Exception as error:
-        if not isinstance(error, MemoryError) and not OUT_OF_MEMORY.search(str(error)):
+        if not is_out_of_memory(error):
             raise
         reason = one_line(error) or "MemoryError"
         _refuse(

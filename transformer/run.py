@@ -3,22 +3,22 @@
 runs/NAME/
     config.json            every setting of the run
     tokenizer/             SentencePiece models: source.model, and target.model if it differs
-    checkpoints/STEP/      params, optimizer and progress (checkpoints.py)
+    checkpoints/STEP/      params, optimizer, progress and digests (checkpoints.py)
+    damaged/               checkpoints in which something was not what was saved
     metrics.jsonl          one line a report
     eval/                  translations and scores of test sets
     lock                   held by the train.py that is at work
 """
 
-import dataclasses
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from transformer.command_line import load_run_config
-from transformer.config import Config, UserError, naming, to_json
+from transformer.config import Config, by_name, differing_fields, to_json
 from transformer.data.tokenizer import Tokenizers, save_tokenizers
+from transformer.errors import UserError, naming
 
 try:
     import fcntl
@@ -26,14 +26,13 @@ except ImportError:  # not on Windows
     fcntl = None
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a run is there. Raises UserError when something else is."""
+def check_folder(folder: Path) -> None:
+    """Raises UserError when something else is there than a run, whole or half made."""
     if (folder / "config.json").exists():
-        return True
+        return
     others = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     if folder.is_file() or set(others) - {"tokenizer", "config.json.tmp", "lock"}:
         raise UserError(f"{folder} exists and is not a run: choose another folder with --run")
-    return False
 
 
 def create_run(folder: Path, config: Config, tokenizers: Tokenizers) -> None:
@@ -52,7 +51,8 @@ def held(folder: Path) -> Iterator[None]:
     Makes the folder, and takes it away again where nothing was put into it. Raises UserError when
     a train.py is at work there, when it is something else than a run, or when it cannot be made.
     """
-    is_run(folder)
+    check_folder(folder)
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
@@ -72,9 +72,10 @@ def held(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(FileNotFoundError):  # somebody has deleted it
-                if os.listdir(folder) == ["lock"]:
-                    shutil.rmtree(folder)
+            with suppress(OSError):  # whatever it is, it must not hide what went wrong
+                if made and os.listdir(folder) == ["lock"]:
+                    (folder / "lock").unlink()
+                    folder.rmdir()
 
 
 def identity(config: Config) -> dict[str, object]:
@@ -83,10 +84,9 @@ def identity(config: Config) -> dict[str, object]:
     How its output is decoded and where raw files lie may change.
     """
     return {
-        f"{section}.{name}": value
-        for section, settings in dataclasses.asdict(config).items()
-        for name, value in settings.items()
-        if section != "decode" and name != "manual_dir"
+        name: value
+        for name, value in by_name(config).items()
+        if not name.startswith("decode.") and name != "data.manual_dir"
     }
 
 
@@ -95,11 +95,11 @@ def take_up_run(folder: Path, config: Config) -> None:
 
     Raises UserError naming the settings that differ.
     """
-    there, here = identity(load_run_config(folder)), identity(config)
+    differences = differing_fields(load_run_config(folder), config)
     shown = "; ".join(
-        f"{name} is {there[name]!r} there, {here[name]!r} here"
-        for name in here
-        if there[name] != here[name]
+        f"{name} is {there!r} there, {here!r} here"
+        for name, (there, here) in differences.items()
+        if name in identity(config)
     )
     if shown:
         raise UserError(

@@ -4,7 +4,8 @@ import dataclasses
 import typing
 from typing import Annotated, Literal
 
-from transformer.config import Config, Limit, UserError
+from transformer.config import Config, Limit
+from transformer.errors import UserError
 
 
 def validate(config: Config) -> None:

@@ -17,10 +17,10 @@ import train
 import translate
 from transformer.checkpoints import average, load_params
 from transformer.command_line import load_run_config
-from transformer.config import UserError
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate as translated
+from transformer.errors import UserError
 
 DAMAGES = int(os.environ.get("DAMAGES", "3"))
 """How many damages are tried; every sixth is a lost block."""
@@ -86,8 +86,9 @@ def test_no_command_takes_damaged_numbers_for_good_ones(
                 return None
         return capfd.readouterr()
 
+    search = eval_command.search_name(load_run_config(run).decode)
     if said := command(eval_command.main, run, "--checkpoint", "average"):
-        lines = (run / "eval" / "test-average-beam2-alpha0.6.de").read_text().splitlines()
+        lines = (run / "eval" / f"test-average-{search}.de").read_text().splitlines()
         assert lines == expected(steps_of(said.out))
 
     sources = (config.parent / "valid.en").open()

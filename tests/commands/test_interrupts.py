@@ -92,7 +92,7 @@ def test_while_a_vocabulary_is_trained_it_ends_at_once(config, corpus, tmp_path)
     # Had it waited for SentencePiece, it would be the command that ends, with 130.
     assert process.communicate() == ("", "")
     assert process.returncode == ENDED
-    assert not (tmp_path / "run").exists()
+    assert os.listdir(tmp_path / "run") == ["lock"]
 
 
 def test_half_made_files_are_cleared_away(config, corpus, tmp_path):

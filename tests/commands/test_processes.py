@@ -94,7 +94,17 @@ def test_what_trains_together_must_be_the_same(config, tmp_path):
     assert "settings: train.seed is 1 in this process, 0 in the first" in said[1][1]
     assert "process 1 has failed: settings: train.seed is 1" in said[0][1]
     assert [process.returncode for process in both] == [3, 2]
-    assert not folder.exists() or "lock" in os.listdir(folder)
+    assert not folder.exists() or os.listdir(folder) == ["lock"]
+
+
+@pytest.mark.skipif("FAULTS" not in os.environ, reason="takes half a minute; FAULTS=12 tries it")
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_whose_partner_never_comes_says_so(config, tmp_path, number):
+    words = [config, "--run", tmp_path / "alone", "--partner-timeout", 5]
+    alone = start_one(free_port(), number, *words)
+    _, said = alone.communicate(timeout=90)
+    assert alone.returncode == 3
+    assert "error: --distributed: not all of the 2 processes came" in said.splitlines()[-1]
 
 
 def test_two_processes_train_what_two_devices_train(config, tmp_path):

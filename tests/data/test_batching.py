@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.batching import (
     TARGET_COST,
     Position,
@@ -19,6 +19,7 @@ from transformer.data.batching import (
     plan_buckets,
 )
 from transformer.data.token_store import TokenPairs
+from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
 
 FIRST_TOKEN = 4

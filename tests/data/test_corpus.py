@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
+from transformer.errors import UserError
 
 
 def read(data: DataConfig, split: str = "train") -> list[tuple[str, str]]:

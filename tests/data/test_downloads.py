@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer.config import UserError
 from transformer.data.downloads import Expected, fetch, part_of, unpacked, verify
+from transformer.errors import UserError
 
 CONTENT = bytes(range(256)) * 20_000
 EXPECTED = Expected(len(CONTENT), hashlib.sha256(CONTENT).hexdigest())

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.corpus import check_corpora, fingerprint, read_pairs
 from transformer.data.files import zstd
+from transformer.errors import UserError
 
 PAIRS = [("One.", "Eins."), ("Two\u2028and\x85more\x0b\x0c\x1c.", "Zwei\rund drei."), ("", "Leer.")]
 

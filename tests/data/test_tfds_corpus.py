@@ -16,8 +16,9 @@ import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 from tensorflow_datasets.translate import wmt, wmt14
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
+from transformer.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data import token_store
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import Tokenizers, train_tokenizer
+from transformer.errors import UserError
 
 PAIRS = [(f"line {i} of the source", f"Zeile {i}" * (i % 3)) for i in range(50)]
 

@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data import tokenizer as module
 from transformer.data.tokenizer import (
     UNK,
@@ -21,6 +21,7 @@ from transformer.data.tokenizer import (
     save_tokenizers,
     train_tokenizer,
 )
+from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
 
 ANIMALS = ["the small dog", "a cat", "the old horses", "my bird", "those grey mice", "a quick fox"]

@@ -7,7 +7,7 @@ import sys
 import pytest
 import sacrebleu
 
-from transformer.config import UserError
+from transformer.errors import UserError
 from transformer.evaluation.scores import bleu, score
 
 REFERENCES = [

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
-from transformer.config import Config, OptimizerConfig, UserError
+from transformer.config import Config, OptimizerConfig
+from transformer.errors import UserError
 from transformer.model.batch import PAD
 from transformer.training import parallel
 from transformer.training.optimizer import make_optimizer

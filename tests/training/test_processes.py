@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.config import UserError
+from transformer.errors import UserError
 from transformer.training import processes
 
 
@@ -26,34 +26,43 @@ class Table:
     def key_value_set(self, key, word, allow_overwrite=False):
         self.words[key] = word
 
-    def blocking_key_value_get(self, key, _):
-        return self.words[key]
-
-    def wait_at_barrier(self, *_):
-        pass
+    def key_value_dir_get(self, folder):
+        return [item for item in self.words.items() if item[0].startswith(folder + "/")]
 
 
-def test_the_others_wait_for_the_first_process(monkeypatch):
+@pytest.fixture
+def be(monkeypatch):
+    """Makes this process one of two that share a table."""
     table = Table()
     monkeypatch.setattr(processes, "service", lambda: table)
     monkeypatch.setattr(processes, "count", lambda: 2)
-    monkeypatch.setattr(processes, "is_first", lambda: False)
-    with pytest.raises(KeyError, match="first/files"), processes.first_process_first("files"):
-        pass  # a table of one process does not wait: it has no such word yet
-    monkeypatch.setattr(processes, "is_first", lambda: True)
-    with processes.first_process_first("files"):
-        assert not table.words
-    monkeypatch.setattr(processes, "is_first", lambda: False)
-    with processes.first_process_first("files"):
-        pass
+    monkeypatch.setattr(processes, "meet", lambda what: None)
+
+    def be(number):
+        monkeypatch.setattr(processes.distributed.global_state, "process_id", number)
+
+    return be
 
 
-def test_facts_that_differ_from_those_of_the_first_are_named(monkeypatch):
-    table = Table()
-    monkeypatch.setattr(processes, "service", lambda: table)
-    monkeypatch.setattr(processes, "count", lambda: 2)
+def test_the_others_wait_for_the_first_process(be, monkeypatch):
+    made = []
+
+    def first_makes(seconds):
+        be(0)
+        with processes.first_process_first("files"):
+            made.append("files")
+        be(1)
+
+    monkeypatch.setattr(processes.time, "sleep", first_makes)  # what happens while the other waits
+    be(1)
+    with processes.first_process_first("files"):
+        assert made == ["files"]
+
+
+def test_facts_that_differ_from_those_of_the_first_are_named(be):
+    be(0)
     processes.agree("settings", {"train.seed": 0, "train.steps": 5})
-    monkeypatch.setattr(processes, "is_first", lambda: False)
+    be(1)
     processes.agree("settings", {"train.seed": 0, "train.steps": 5})
     with pytest.raises(UserError, match="settings: train.seed is 1 in this process, 0 in"):
         processes.agree("settings", {"train.seed": 1, "train.steps": 5})
@@ -64,8 +73,8 @@ def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(monk
     monkeypatch.setattr(processes.threading.Thread, "start", lambda self: None)
     watch = processes.Watch(patience=10)
     watch.silence = {0: 3.0, 1: 9.0, 2: 3.0, 3: 9.0}
-    assert watch._missing(10) is None
+    assert watch._missing() is None
     watch.silence |= {1: 10.0, 3: 12.0}
-    assert "processes 1, 3 of 4 have not been heard of for 10 s" in watch._missing(10)
+    assert "processes 1, 3 of 4 have not been heard of for 10 s" in watch._missing()
     watch.silence[0] = 10.0
-    assert "process 0 of 4 has not been heard of" in watch._missing(10)
+    assert "process 0 of 4 has not been heard of" in watch._missing()

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from transformer.config import Config, ModelConfig, OptimizerConfig, TrainConfig, UserError
+from transformer.config import Config, ModelConfig, OptimizerConfig, TrainConfig
+from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
 from transformer.training.progress import Reporter
@@ -140,6 +141,15 @@ def test_a_model_that_is_worse_than_guessing_after_the_warm_up_is_told_of_once(r
     shown = capsys.readouterr().out
     assert shown.count("training has diverged: 9 nats/token, where guessing has 4.6") == 1
     assert "optimizer.scale" in shown
+
+
+def test_a_new_model_has_not_diverged_but_one_that_explodes_while_warming_up_has(reporter):
+    writer = reporter(log_every=1, warmup_steps=1000, steps=2)
+    writer.update(1, LossSums(loss=1.0, nll=9.0, correct=0.0, tokens=1.0))
+    assert not writer.warning
+    writer.update(2, LossSums(loss=1.0, nll=1e9, correct=0.0, tokens=1.0))
+    assert "training has diverged: 1e+09 nats/token" in writer.warning
+    writer.close()
 
 
 def test_a_full_disk_is_named_with_the_metrics_file(reporter, monkeypatch):

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.token_store import TokenPairs
+from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, Batch
 
 MOST_LENGTHS = 64

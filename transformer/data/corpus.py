@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.files import Corpus, Split, corpora, file_fingerprint, file_pairs
 from transformer.data.tfds_corpus import (
     dataset_fingerprint,
@@ -10,6 +10,7 @@ from transformer.data.tfds_corpus import (
     prepared_builder,
     split_name,
 )
+from transformer.errors import UserError
 
 
 def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:

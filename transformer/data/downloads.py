@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from transformer.config import UserError, one_line
+from transformer.errors import UserError, one_line
 
 try:
     import fcntl

@@ -15,7 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
+from transformer.errors import UserError
 
 zstd: Any
 try:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformer.config import DataConfig, UserError, one_line
+from transformer.config import DataConfig
 from transformer.data.files import Split
+from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
 """Examples fetched from TFDS by one call: several times quicker than one by one."""

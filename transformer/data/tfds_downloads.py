@@ -21,7 +21,6 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from transformer.config import UserError
 from transformer.data.downloads import (
     Expected,
     fetch,
@@ -31,6 +30,7 @@ from transformer.data.downloads import (
     unpacked,
     verify,
 )
+from transformer.errors import UserError
 
 
 class Downloads(tfds.download.DownloadManager):

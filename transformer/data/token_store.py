@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import DataConfig, UserError, cache_folder
+from transformer.config import DataConfig, cache_folder
 from transformer.data.corpus import Split, fingerprint, read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers
+from transformer.errors import UserError
 
 FORMAT = 1
 """Part of every cache key; raised when what is stored changes."""

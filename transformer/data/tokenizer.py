@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import sentencepiece
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
+from transformer.errors import UserError
 from transformer.interrupts import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD
 

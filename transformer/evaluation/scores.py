@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.config import UserError
+from transformer.errors import UserError
 
 RESAMPLES = 1000
 

@@ -19,7 +19,8 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.config import Config, UserError, cache_folder, one_line
+from transformer.config import Config, cache_folder
+from transformer.errors import UserError, one_line
 from transformer.model.batch import Batch
 from transformer.model.params import Params
 from transformer.training.compile_cache import replace_damaged_programs

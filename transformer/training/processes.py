@@ -2,7 +2,7 @@
 
 Each tells the others every second that it is alive. One that is silent for too long, or says that
 it has failed, ends the others: with a sentence that names it, and an exit code of its own. So no
-wait needs an end of its own.
+wait needs an end of its own. What is not seen is a process that is alive and does not go on.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ import numpy as np
 from jax._src import distributed  # the service of jax.distributed has no public name
 from jax.experimental import multihost_utils
 
-from transformer.config import UserError, one_line
+from transformer.errors import UserError, is_out_of_memory, one_line
 
 ANOTHER_IS_LOST = 3
 """Exit code of a process that ends because another one is gone, silent, or has failed."""
@@ -38,10 +38,8 @@ TIMES_TO_COME = 5
 TIME_TO_READ = 5
 """Seconds that a process which fails leaves to the others to hear of it."""
 
-A_WEEK = 7 * 24 * 60 * 60 * 1000
-"""In milliseconds: no end, since the others are watched meanwhile."""
-
-LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "functional-transformer")
+LIBRARIES = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "sentencepiece")
+"""What must be the same in all processes."""
 
 _handlers = []
 """What C calls must not be garbage."""
@@ -75,11 +73,12 @@ def joined(patience: int) -> Iterator[None]:
     watch = Watch(patience)
     end_on_abort(watch.who_is_gone)
     try:
+        agree("versions", {name: importlib.metadata.version(name) for name in LIBRARIES})
         yield
+        meet("the end")
     except BaseException as error:
         watch.tell(error)
         raise
-    service().wait_at_barrier("all processes are done", A_WEEK)
     watch.stop()
 
 
@@ -114,29 +113,35 @@ class Watch:
         self.heard = {other: "" for other in range(count()) if other != self.own}
         self.silence = dict.fromkeys(self.heard, 0.0)
         self.stopped = threading.Event()
-        for work in (self._speak_and_listen, self._judge):
-            threading.Thread(target=work, daemon=True).start()
+        self.threads = [
+            threading.Thread(target=work, daemon=True)
+            for work in (self._speak_and_listen, self._judge)
+        ]
+        for thread in self.threads:
+            thread.start()
 
     def stop(self) -> None:
+        """Ends the watch; a thread that hangs in a question to the first process is left to it."""
         self.stopped.set()
+        for thread in self.threads:
+            thread.join(2 * SECOND)
 
     def _speak_and_listen(self) -> None:
-        """Hangs, or ends, where the first process no longer answers: then all are silent."""
-        with contextlib.suppress(RuntimeError):
-            for beat in itertools.count():
+        """Hangs where the first process no longer answers: then all are silent."""
+        for beat in itertools.count():
+            with contextlib.suppress(RuntimeError):  # that counts as silence
                 service().key_value_set(f"alive/{self.own}", str(beat), allow_overwrite=True)
-                for key, word in service().key_value_dir_get("alive"):
-                    other = int(key.rpartition("/")[2])
+                for other, word in words("alive").items():
                     if other in self.heard and self.heard[other] != word:
                         self.heard[other], self.silence[other] = word, 0.0
-                for key, sentence in service().key_value_dir_get("failed"):
-                    self._answer(int(key.rpartition("/")[2]), sentence)
-                if self.stopped.wait(SECOND):
-                    return
+                for other, sentence in words("failed").items():
+                    self._answer(other, sentence)
+            if self.stopped.wait(SECOND):
+                return
 
     def _answer(self, other: int, sentence: str) -> None:
         if other != self.own and not self.stopped.is_set():
-            service().key_value_set(f"read/{self.own}", "")
+            say("read")
             if self.own == 0:  # the table goes with this process: the other has still to leave
                 time.sleep(2 * SECOND)
             end(f"process {other} has failed: {sentence}")
@@ -146,19 +151,19 @@ class Watch:
         while not self.stopped.wait(SECOND):
             for other in self.silence:
                 self.silence[other] += SECOND
-            if sentence := self._missing(self.patience):
+            if sentence := self._missing():
                 end(sentence)
 
-    def _missing(self, seconds: float) -> str | None:
-        """Who has been silent for so long; where the first is, nobody knows of the others."""
-        lost = [other for other, silence in self.silence.items() if silence >= seconds]
+    def _missing(self) -> str | None:
+        """Who has been silent for too long; where the first is, nobody knows of the others."""
+        lost = [other for other, silence in self.silence.items() if silence >= self.patience]
         lost = [0] if 0 in lost else lost
         if not lost:
             return None
         one = len(lost) == 1
         names = f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {count()}"
         return (
-            f"{names} {'has' if one else 'have'} not been heard of for {seconds:.0f} s "
+            f"{names} {'has' if one else 'have'} not been heard of for {self.patience} s "
             "(--partner-timeout): see what became of it, then start the same command again in all "
             "processes to go on from the last checkpoint"
         )
@@ -180,26 +185,24 @@ class Watch:
     def tell(self, error: BaseException) -> None:
         """Lets the others know that this process fails.
 
-        An error that is not of our making is likelier another process's end than this one's own:
-        it is given the time to be noticed.
+        What fails between devices is likelier another process's end than this one's own: that is
+        given the time to be noticed.
         """
-        if not isinstance(error, UserError | OSError | KeyboardInterrupt | SystemExit):
+        if isinstance(error, jax.errors.JaxRuntimeError) and not is_out_of_memory(error):
             print(f"({one_line(error)[:300]}: is another process gone?)", file=sys.stderr)
             time.sleep(self.patience + 2 * SECOND)
         self.stop()
         with contextlib.suppress(RuntimeError):
-            sentence = one_line(error) or type(error).__name__
-            service().key_value_set(f"failed/{self.own}", sentence)
+            say("failed", one_line(error) or type(error).__name__)
             for _ in range(10 * TIME_TO_READ):
-                if len(service().key_value_dir_get("read")) == len(self.heard):
+                if len(words("read")) == len(self.heard):
                     break
                 time.sleep(SECOND / 10)
 
 
 def end(sentence: str) -> NoReturn:
     """Ends this process at once, wherever its threads wait."""
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
+    with contextlib.suppress(OSError):  # print would wait for whoever prints
         os.write(2, f"error: {sentence}\n".encode())
     os._exit(ANOTHER_IS_LOST)
 
@@ -220,27 +223,45 @@ def end_on_abort(explain: Callable[[], str | None]) -> None:
         ctypes.CDLL(None).signal(signal.SIGABRT, handle)
 
 
+def say(what: str, word: str = "") -> None:
+    """Something that this process tells all others, once."""
+    service().key_value_set(f"{what}/{distributed.global_state.process_id}", word)
+
+
+def words(what: str) -> dict[int, str]:
+    """What the processes have told so far, by process."""
+    return {int(key.rpartition("/")[2]): word for key, word in service().key_value_dir_get(what)}
+
+
+def wait_for(what: str, process: int) -> str:
+    """What a process tells, when it does. Not by a call that waits: Ctrl-C would not be heard."""
+    while process not in (told := words(what)):
+        time.sleep(SECOND / 10)
+    return told[process]
+
+
+def meet(what: str) -> None:
+    """Goes on when all processes have come here."""
+    say(f"met: {what}")
+    for process in range(count()):
+        wait_for(f"met: {what}", process)
+
+
 @contextmanager
 def first_process_first(what: str) -> Iterator[None]:
     """What the first process makes here (files, say), the others find; then all go on together.
 
-    Waits through the service by which the processes found each other: collectives between devices
-    give up after half a minute. `what` is done once in a process's life.
+    `what` is done once in a process's life.
     """
     if count() == 1:
         yield
         return
     if not is_first():
-        service().blocking_key_value_get(f"first/{what}", A_WEEK)
+        wait_for(f"made: {what}", 0)
     yield
     if is_first():
-        service().key_value_set(f"first/{what}", "done")
-    service().wait_at_barrier(f"all: {what}", A_WEEK)
-
-
-def versions() -> dict[str, str]:
-    """Of what must be the same in all processes."""
-    return {name: importlib.metadata.version(name) for name in LIBRARIES}
+        say(f"made: {what}")
+    meet(what)
 
 
 def agree(what: str, facts: Mapping[str, object]) -> None:
@@ -249,15 +270,15 @@ def agree(what: str, facts: Mapping[str, object]) -> None:
         return
     ours = {name: repr(fact) for name, fact in facts.items()}
     if is_first():
-        service().key_value_set(f"facts/{what}", json.dumps(ours))
-    theirs = json.loads(service().blocking_key_value_get(f"facts/{what}", A_WEEK))
+        say(f"facts: {what}", json.dumps(ours))
+    theirs = json.loads(wait_for(f"facts: {what}", 0))
     for name in ours | theirs:
         if ours.get(name) != theirs.get(name):
             raise UserError(
                 f"{what}: {name} is {ours.get(name)} in this process, {theirs.get(name)} in the "
                 "first: what trains together must be the same"
             )
-    service().wait_at_barrier(f"agreed: {what}", A_WEEK)
+    meet(f"agreed on {what}")
 
 
 def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:

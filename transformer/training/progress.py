@@ -13,9 +13,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from transformer.config import Config, UserError, naming
+from transformer.config import Config
+from transformer.errors import UserError, naming
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
+
+NEW_MODEL = 3
+"""So many times what guessing has is more than a new model can have, in nats a token."""
 
 SUMS = tuple(field.name for field in fields(LossSums))
 
@@ -110,9 +114,10 @@ class Reporter:
         self.since = self.clock.seconds
 
     def _look_for_divergence(self, step: int, nll: float) -> None:
-        """After the warm-up a model that is worse than one that guesses is told of, once."""
+        """A model that is worse than one that guesses is told of, once; before the end of the
+        warm-up, when it is much worse than a new one."""
         before, self.warning = self.warning, None
-        if step >= min(self.warmed_up, self.settings.steps) and nll > self.guessing:
+        if nll > self.guessing * (1 if step > self.warmed_up else NEW_MODEL):
             self.warning = (
                 f"warning: training has diverged: {nll:.3g} nats/token, where guessing has "
                 f"{self.guessing:.1f}; lower optimizer.scale, lengthen optimizer.warmup_steps or "

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 
-from transformer.config import DataConfig, UserError
+from transformer.config import DataConfig
 from transformer.data.corpus import fingerprint, read_pairs
 from transformer.data.datasets import multi30k
+from transformer.errors import UserError
 
 REAL_FILES = os.environ.get("MULTI30K_DIR", "")
 DATA = DataConfig(dataset="multi30k/en_de")
