@@ -52,7 +52,7 @@ def train(command: TrainCommand) -> None:
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.memory import return_memory
     from transformer.model.params import count_params
-    from transformer.run import create_run, identity, take_up_run
+    from transformer.run import check_still_there, create_run, identity, take_up_run
     from transformer.training import loop, parallel, processes
     from transformer.training.optimizer import learning_rate, make_optimizer
     from transformer.training.progress import Reporter
@@ -157,6 +157,7 @@ def train(command: TrainCommand) -> None:
 
     def checkpoint(state, position, with_validation) -> None:
         value = validate(state) if with_validation else None
+        check_still_there(folder)
         so_far = Progress(*position, plan.digest, clock.seconds, value, reporter.unreported)
         checkpoints.save(state, so_far)
         return_memory()  # what compiling and translating have taken

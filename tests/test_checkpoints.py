@@ -244,6 +244,21 @@ def test_what_is_mixed_from_two_checkpoints_is_damaged(tmp_path, config, state, 
     assert int(restore(tmp_path, config)[0].step) == 3
 
 
+@pytest.mark.usefixtures("two_saved")
+def test_a_checkpoint_under_another_name_is_damaged(tmp_path, config):
+    folder = tmp_path / "checkpoints"
+    shutil.rmtree(folder / "6")
+    (folder / "3").rename(folder / "6")
+    with pytest.raises(UserError, match="checkpoint 6 is damaged .*not what was saved"):
+        restore(tmp_path, config)
+
+
+@pytest.mark.usefixtures("two_saved")
+def test_a_checkpoint_whose_digests_are_gone_is_damaged(tmp_path, config):
+    shutil.rmtree(tmp_path / "checkpoints" / "6" / "digests")
+    assert int(restore(tmp_path, config)[0].step) == 3
+
+
 def test_checkpoints_without_digests_are_read_and_told_of(tmp_path, config, state):
     save(tmp_path, config, (at(state, 3), 5.0))
     shutil.rmtree(tmp_path / "checkpoints" / "3" / "digests")

@@ -93,6 +93,15 @@ def test_what_is_not_ours_is_neither_taken_away_nor_hides_what_went_wrong(tmp_pa
     assert (tmp_path / "link").is_symlink() and (tmp_path / "empty").is_dir()
 
 
+def test_a_lock_that_is_a_link_loses_nothing_behind_it(tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").symlink_to(tmp_path / "thesis.tex")
+    with held(tmp_path / "run"):
+        pass
+    assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+
 def test_no_folder_is_held_where_something_else_is(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     for path in (tmp_path, tmp_path / "thesis.tex", tmp_path / "thesis.tex" / "run"):

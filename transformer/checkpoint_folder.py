@@ -88,7 +88,10 @@ def read(
 
     All are held against the digests that were saved with them. Raises DamageError.
     """
-    has_digests = (Path(manager.directory) / str(step) / "digests").exists()
+    folder = Path(manager.directory)
+    has_digests = (folder / str(step) / "digests").exists()
+    if not has_digests and any(earlier <= step for earlier in steps_with_digests(folder)):
+        raise DamageError(step, "its digests are gone")
     targets = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), dict(shapes))
     restore = {name: ocp.args.StandardRestore(target) for name, target in targets.items()}
     described = ["progress", "digests"] if has_digests else ["progress"]
@@ -98,18 +101,25 @@ def read(
         items = {name: restored[name] for name in shapes}
         jax.tree.map(_check_shape, items, targets)
         progress = dict(restored["progress"])
-        different = has_digests and difference(digests(items, progress), restored["digests"])
+        found = digests(items, progress | {"step": step})
+        different = has_digests and difference(found, restored["digests"])
     except Exception as error:  # whatever Orbax meets in a damaged file
         raise DamageError(step, first_line(error)) from error
     if different:
         raise DamageError(step, f"{different} is not what was saved")
     if not has_digests:
         warnings.warn(
-            f"the checkpoints of {Path(manager.directory).parent} were saved before digests were "
+            f"the checkpoints of {folder.parent} were saved before digests were "
             "kept: nobody can tell whether their numbers are still those",
             stacklevel=1,  # the same place for all, so that it is said once
         )
     return items, progress
+
+
+def steps_with_digests(folder: Path) -> list[int]:
+    """Checkpoints of early versions of this program have none."""
+    names = (path.parent.name for path in folder.glob("*/digests"))
+    return [int(name) for name in names if name.isdecimal()]
 
 
 def _check_shape(found: np.ndarray, expected: np.ndarray) -> None:

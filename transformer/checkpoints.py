@@ -256,8 +256,8 @@ def _choose_steps(scores: dict[int, float | None], count: int, checkpoint: str) 
 
 
 def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
-    """The digests of all that a checkpoint holds."""
-    return digests(_items(state), asdict(progress))
+    """The digests of all that a checkpoint holds, and of the step, its name."""
+    return digests(_items(state), asdict(progress) | {"step": int(state.step)})
 
 
 def _items(state: TrainState) -> dict:

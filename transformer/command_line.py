@@ -26,8 +26,8 @@ from transformer.validation import check_limits, validate
 
 Command = TypeVar("Command")
 
-SHORTEST_TIMEOUT = 5
-"""Of processes that train together, in seconds."""
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
+"""Of processes that train together, in seconds: one that works may be silent for some."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ def parse_train(words: list[str]) -> TrainCommand:
     run = command.run or _default_run(command.config_file)
     if from_run:
         _check_taken_over(command, run, config)
-    if command.partner_timeout < SHORTEST_TIMEOUT:
+    if not SHORTEST_TIMEOUT <= command.partner_timeout <= LONGEST_TIMEOUT:
         raise UserError(
-            f"--partner-timeout ({command.partner_timeout}) must be at least {SHORTEST_TIMEOUT} s: "
-            "a process that works may be silent for so long"
+            f"--partner-timeout ({command.partner_timeout}) must be {SHORTEST_TIMEOUT} to "
+            f"{LONGEST_TIMEOUT} s"
         )
     validate(command.settings)
     return dataclasses.replace(command, run=run)

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Timer, main_thread
 from types import FrameType
 
 
@@ -39,8 +40,15 @@ def ended_by_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, _interrupt)
 
 
+UNHEARD = ("_xla_gc_callback", "__del__")
+"""Functions that Python calls by itself, and whose errors, KeyboardInterrupt too, it ignores."""
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     while frame:
+        if frame.f_code.co_name in UNHEARD:
+            Timer(0.1, signal.pthread_kill, (main_thread().ident, number)).start()
+            return
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -55,9 +55,10 @@ def held(folder: Path) -> Iterator[None]:
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
+        lock = (folder / "lock").open("a")
     except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
+        where = error.filename or folder
+        raise UserError(f"cannot write to {where}: {error.strerror}; choose --run") from error
     with lock:
         try:
             if fcntl:
@@ -76,6 +77,15 @@ def held(folder: Path) -> Iterator[None]:
                 if made and os.listdir(folder) == ["lock"]:
                     (folder / "lock").unlink()
                     folder.rmdir()
+
+
+def check_still_there(folder: Path) -> None:
+    """Raises UserError when a run that is at work has been deleted: Orbax would make it again."""
+    if not (folder / "config.json").exists():
+        raise UserError(
+            f"{folder} has been deleted while train.py was at work in it: give the same command to "
+            "begin anew"
+        )
 
 
 def identity(config: Config) -> dict[str, object]:

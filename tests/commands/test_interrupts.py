@@ -137,3 +137,29 @@ def test_who_ignores_it_goes_on_ignoring_it():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+LOST_IN_PYTHON = """
+import gc, signal, time
+from transformer.interrupts import quiet_interrupts
+
+def _xla_gc_callback(phase, _):
+    if phase == "stop":
+        signal.raise_signal(signal.SIGINT)
+
+with quiet_interrupts():
+    gc.callbacks.append(_xla_gc_callback)
+    try:
+        gc.collect()
+        gc.callbacks.clear()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("heard")
+"""
+
+
+def test_it_is_heard_when_it_comes_while_python_collects_garbage():
+    result = subprocess.run(
+        [sys.executable, "-c", LOST_IN_PYTHON], cwd=ROOT, capture_output=True, text=True, timeout=50
+    )
+    assert result.stdout == "heard\n" and result.stderr == ""

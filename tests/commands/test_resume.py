@@ -174,3 +174,15 @@ def test_a_run_without_a_checkpoint_may_be_begun_anew_with_other_settings(config
     assert load_run_config(folder).model.d_ff == 64
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [5, 5]
+
+
+def test_a_run_that_is_deleted_while_it_trains_is_not_trained_for_nothing(config, tmp_path):
+    folder = tmp_path / "run"
+    process = start("train.py", config, "--run", folder, "--train.steps", 10**6)
+    while not updating(folder):
+        assert process.poll() is None
+        time.sleep(0.01)
+    shutil.rmtree(folder, ignore_errors=True)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert f"{folder} has been deleted" in said or "No such file" in said

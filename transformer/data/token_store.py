@@ -66,7 +66,7 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
             _store(entry, data, tokenizers, split)
         except OSError as error:
             raise UserError(
-                f"cannot store the encoded corpus in {entry.parent} ({error.strerror}): "
+                f"cannot store the encoded corpus in {entry.parent} ({error.strerror or error}): "
                 "set the variable XDG_CACHE_HOME to a folder with space"
             ) from error
     return TokenPairs(
