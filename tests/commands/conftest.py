@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small_run import run, write_data
+
+
+# Where Ctrl-C is ignored, as in a job in the background, the commands that are started inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
