@@ -22,7 +22,7 @@ from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate as translated
 from transformer.errors import UserError
 
-DAMAGES = int(os.environ.get("DAMAGES", "3"))
+DAMAGES = int(os.environ.get("DAMAGES", "1"))
 """How many damages are tried; every sixth is a lost block."""
 
 BLOCK = 4096
