@@ -11,8 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from small_run import run, write_data
 
-
-# Where Ctrl-C is ignored, as in a job in the background, the commands that are started inherit that.
+# Where Ctrl-C is ignored, as in a job in the background, commands that are started inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
