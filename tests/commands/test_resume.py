@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import time
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -129,8 +128,8 @@ def test_a_disk_that_is_full_gives_one_sentence_and_what_was_saved_stays(config,
     assert run(*words, "--train.steps", 40, "--model.d-ff", 400).returncode == 0
     before = final_state(folder)
     shutil.rmtree(folder / "checkpoints" / "40")
-    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
-    process = start(*words, "--model.d-ff", 400, preexec_fn=limit)
+    process = start(*words, "--model.d-ff", 400)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2
     assert said.startswith("error: cannot save to") and len(said.splitlines()) == 1
