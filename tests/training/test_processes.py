@@ -78,3 +78,19 @@ def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(monk
     assert "processes 1, 3 of 4 have not been heard of for 10 s" in watch._missing()
     watch.silence[0] = 10.0
     assert "process 0 of 4 has not been heard of" in watch._missing()
+
+
+@pytest.mark.parametrize(
+    "cause, of_xla",
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer"), True),
+        (RuntimeError("INTERNAL: NCCL operation failed"), True),
+        (OSError(28, "No space left on device"), False),
+        (ValueError("invalid continuation byte"), False),
+    ],
+)
+def test_an_error_that_may_be_another_process_s_end_is_known_by_its_first_cause(cause, of_xla):
+    try:
+        raise UserError("cannot save") from cause
+    except UserError as error:
+        assert processes._is_of_xla(error) == of_xla  # noqa: PT017

@@ -11,6 +11,7 @@ import importlib.metadata
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -40,6 +41,9 @@ TIME_TO_READ = 5
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "sentencepiece")
 """What must be the same in all processes."""
+
+STATUS = re.compile("(UNKNOWN|INTERNAL|UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
+"""What XLA's errors begin with, whatever Python makes of them."""
 
 _handlers = []
 """What C calls must not be garbage."""
@@ -185,10 +189,10 @@ class Watch:
     def tell(self, error: BaseException) -> None:
         """Lets the others know that this process fails.
 
-        What fails between devices is likelier another process's end than this one's own: that is
-        given the time to be noticed.
+        What fails in XLA is likelier another process's end than this one's own: that is given the
+        time to be noticed.
         """
-        if isinstance(error, jax.errors.JaxRuntimeError) and not is_out_of_memory(error):
+        if _is_of_xla(error) and not is_out_of_memory(error):
             print(f"({one_line(error)[:300]}: is another process gone?)", file=sys.stderr)
             time.sleep(self.patience + 2 * SECOND)
         self.stop()
@@ -198,6 +202,13 @@ class Watch:
                 if len(words("read")) == len(self.heard):
                     break
                 time.sleep(SECOND / 10)
+
+
+def _is_of_xla(error: BaseException) -> bool:
+    """Whether XLA's words stand at the beginning of it all, such as "UNKNOWN: Gloo ... failed"."""
+    while error.__cause__:
+        error = error.__cause__
+    return isinstance(error, jax.errors.JaxRuntimeError) or bool(STATUS.match(str(error)))
 
 
 def end(sentence: str) -> NoReturn:
