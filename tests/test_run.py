@@ -8,7 +8,14 @@ import pytest
 from transformer.command_line import load_run_config
 from transformer.data.tokenizer import Tokenizers, load_tokenizers, train_tokenizer
 from transformer.errors import UserError
-from transformer.run import check_folder, create_run, held, take_up_run, write_text
+from transformer.run import (
+    check_folder,
+    check_still_there,
+    create_run,
+    held,
+    take_up_run,
+    write_text,
+)
 
 
 @pytest.fixture
@@ -126,3 +133,11 @@ def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="config.json") as refusal:
         write_text(tmp_path / "config.json", "{}")
     assert refusal.value.filename == str(tmp_path / "config.json.tmp")
+
+
+def test_a_run_that_is_gone_is_told_of(tmp_path, config, tokenizers):
+    create_run(tmp_path / "run", config, tokenizers)
+    check_still_there(tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    with pytest.raises(UserError, match="run has been deleted while train.py was at work"):
+        check_still_there(tmp_path / "run")
