@@ -176,7 +176,7 @@ def train(command: TrainCommand) -> None:
             report=reporter.update,
             checkpoint=checkpoint,
             clock=clock,
-            should_stop=processes.agreed(loop.stop_on_signals()),
+            should_stop=parallel.agreed(loop.stop_on_signals()),
         )
     except BaseException:
         if processes.count() == 1:  # else the others would be waited for

@@ -3,12 +3,12 @@
 import pytest
 
 from transformer.errors import UserError
-from transformer.training import processes
+from transformer.training import parallel, processes
 
 
 def test_one_process_agrees_with_itself_at_once():
     stopping = [False]
-    should_stop = processes.agreed(lambda: stopping[0])
+    should_stop = parallel.agreed(lambda: stopping[0])
     assert not should_stop()
     stopping[0] = True
     assert should_stop() and processes.is_first() and processes.count() == 1

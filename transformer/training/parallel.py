@@ -7,8 +7,10 @@ today a wrapper of the same machinery.
 """
 
 import hashlib
+import itertools
 import platform
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer.config import Config, cache_folder
@@ -27,6 +30,8 @@ from transformer.training.compile_cache import replace_damaged_programs
 from transformer.training.step import TrainState, init_state, update
 
 Tree = TypeVar("Tree")
+
+UPDATES_BETWEEN_AGREEMENTS = 20
 
 
 def demand(device: str) -> None:
@@ -68,6 +73,20 @@ def describe_devices() -> str:
     kinds = sorted({device.device_kind for device in jax.devices()})
     processes = f" in {jax.process_count()} processes" if jax.process_count() > 1 else ""
     return f"{jax.device_count()} x {' and '.join(kinds)}{processes}"
+
+
+def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """True in every process, at the same update, soon after it is in one."""
+    if jax.process_count() == 1:
+        return should_stop
+    updates = itertools.count(1)
+
+    def one_should_stop() -> bool:
+        if next(updates) % UPDATES_BETWEEN_AGREEMENTS:
+            return False
+        return bool(multihost_utils.process_allgather(np.array(should_stop())).any())
+
+    return one_should_stop
 
 
 def make_mesh() -> Mesh:

@@ -22,16 +22,13 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import jax
-import numpy as np
 from jax._src import distributed  # the service of jax.distributed has no public name
-from jax.experimental import multihost_utils
 
 from transformer.errors import UserError, is_out_of_memory, one_line
 
 ANOTHER_IS_LOST = 3
 """Exit code of a process that ends because another one is gone, silent, or has failed."""
 
-UPDATES_BETWEEN_AGREEMENTS = 20
 SECOND = 1.0
 TIMES_TO_COME = 5
 """At first the others are waited for so many times as long as later."""
@@ -290,17 +287,3 @@ def agree(what: str, facts: Mapping[str, object]) -> None:
                 "first: what trains together must be the same"
             )
     meet(f"agreed on {what}")
-
-
-def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
-    """True in every process, at the same update, soon after it is in one."""
-    if count() == 1:
-        return should_stop
-    updates = itertools.count(1)
-
-    def one_should_stop() -> bool:
-        if next(updates) % UPDATES_BETWEEN_AGREEMENTS:
-            return False
-        return bool(multihost_utils.process_allgather(np.array(should_stop())).any())
-
-    return one_should_stop
