@@ -132,7 +132,8 @@ def test_a_disk_that_is_full_gives_one_sentence_and_what_was_saved_stays(config,
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert said.startswith("error: cannot save to") and len(said.splitlines()) == 1
+    lines = [line for line in said.splitlines() if "compilation cache" not in line]  # JAX's own
+    assert len(lines) == 1 and lines[0].startswith("error: cannot save to"), said
     result = run(*words, "--model.d-ff", 400)
     assert result.returncode == 0, result.stderr
     after = final_state(folder)
