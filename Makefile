@@ -15,7 +15,7 @@ demo: $(VENV)/.demo
 	@echo
 	$(BIN)/python eval.py runs/quickstart
 	@echo; echo "Baselines on the same test set:"
-	$(BIN)/python -m transformer.data.datasets.phrasebook_baselines
+	$(BIN)/python -m benchmarks.phrasebook_baselines
 	@echo
 	printf '%s\n' $(SENTENCES) | $(BIN)/python translate.py runs/quickstart
 

@@ -5,9 +5,9 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.command_line import EvalCommand, parse_with_run
+from transformer.commands.command_line import EvalCommand, parse_with_run
+from transformer.commands.program import run_command
 from transformer.config import DecodeConfig
-from transformer.program import run_command
 
 NAMES = {
     "beam_size": "beam{}",
@@ -31,15 +31,15 @@ def main(words: list[str]) -> None:
     from dataclasses import replace
     from pathlib import Path
 
-    from transformer.checkpoints import load_params
     from transformer.data.corpus import read_pairs
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import translate
     from transformer.evaluation.scores import bleu_metric, score
-    from transformer.run import write_text
-    from transformer.training import parallel
+    from transformer.machine import devices
+    from transformer.runs.checkpoints import load_params
+    from transformer.runs.folder import write_text
 
-    parallel.demand("any")
+    devices.demand("any")
 
     # The test set as raw text: scores are against what people wrote, never against tokens.
     data = config.data

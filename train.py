@@ -10,9 +10,10 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
 from transformer import __version__
-from transformer.command_line import TrainCommand, has_checkpoints, load_run_config, parse_train
-from transformer.config import to_json
-from transformer.program import run_command
+from transformer.commands.command_line import TrainCommand, parse_train
+from transformer.commands.program import run_command
+from transformer.config.files import to_json
+from transformer.runs.folder import has_checkpoints, load_run_config
 
 
 def main(words: list[str]) -> None:
@@ -24,13 +25,13 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     from contextlib import ExitStack
 
-    from transformer.run import held
-    from transformer.training import parallel, processes
+    from transformer.machine import devices, processes
+    from transformer.runs.folder import held
 
     with ExitStack() as until_the_end:
         if command.distributed:
             until_the_end.enter_context(processes.joined(command.partner_timeout))
-        parallel.demand(command.device)
+        devices.demand(command.device)
         if processes.is_first():
             until_the_end.enter_context(held(command.run))
         train(command)
@@ -42,25 +43,27 @@ def train(command: TrainCommand) -> None:
     import sys
     from dataclasses import replace
 
-    from transformer.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
     from transformer.data.batching import Position, batches, make_plan
     from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.token_store import encode_pairs
-    from transformer.data.tokenizer import load_tokenizers, make_tokenizers
+    from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
     from transformer.decoding.translator import translate
-    from transformer.digests import digests
     from transformer.evaluation.scores import bleu, bleu_metric
-    from transformer.memory import return_memory
+    from transformer.machine import devices, processes
+    from transformer.machine.malloc import return_memory
     from transformer.model.params import count_params
-    from transformer.run import check_still_there, create_run, identity, take_up_run
-    from transformer.training import loop, parallel, processes
+    from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
+    from transformer.runs.digests import digests
+    from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
+    from transformer.runs.metrics import Metrics
+    from transformer.training import loop, sharding
     from transformer.training.optimizer import learning_rate, make_optimizer
-    from transformer.training.progress import Reporter
+    from transformer.training.reporter import Reporter
 
     folder, config = command.run, command.settings
     first = processes.is_first()
     say = print if first else lambda _: None
-    mesh = parallel.make_mesh()
+    mesh = sharding.make_mesh()
     processes.agree("settings", identity(config) | {"this program": __version__})
 
     with processes.first_process_first("the run folder"):
@@ -94,15 +97,16 @@ def train(command: TrainCommand) -> None:
 
         # What could be wrong with settings and data has been found by now.
         if first and not resuming:
-            create_run(folder, config, tokenizers)
+            save_tokenizers(tokenizers, folder / "tokenizer")
+            create_run(folder, config)
 
     # The state on all devices.
     if resuming:
-        state = parallel.replicate(mesh, state)
+        state = sharding.replicate(mesh, state)
     else:
-        state, progress = parallel.new_state(mesh, config), Progress(plan=plan.digest)
+        state, progress = sharding.new_state(mesh, config), Progress(plan=plan.digest)
     if tuning:
-        state = state.replace(params=parallel.replicate(mesh, weights))
+        state = state.replace(params=sharding.replicate(mesh, weights))
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
     if processes.count() > 1:
         data = digests({"pairs": vars(pairs)}, {"vocabulary": config.data.vocabulary})
@@ -120,7 +124,7 @@ def train(command: TrainCommand) -> None:
     step = int(state.step)
     say(
         f"run folder  {folder}\n"
-        f"devices     {parallel.describe_devices()}, {config.model.dtype}\n"
+        f"devices     {devices.describe()}, {config.model.dtype}\n"
         f"model       {count_params(state.params):,} parameters\n"
         f"data        {len(pairs):,} pairs ({plan.left_out:,} left out), "
         f"{plan.batches_per_epoch:,} updates an epoch, {len(plan.buckets)} batch shapes, "
@@ -132,8 +136,9 @@ def train(command: TrainCommand) -> None:
     # What the loop calls.
     clock = loop.Clock(progress.seconds)
     rate = learning_rate(config)
+    metrics = Metrics(folder, step) if first else None
     reporter = Reporter(
-        folder if first else None,
+        metrics and metrics.write,
         config,
         step,
         clock,
@@ -146,7 +151,7 @@ def train(command: TrainCommand) -> None:
     )
 
     def validate(state) -> float:
-        params = parallel.local_copy(state.params)
+        params = sharding.local_copy(state.params)
         outputs = translate(validation_config, params, tokenizers, [s for s, _ in validation])
         value = bleu(outputs, [target for _, target in validation], config.data.target)
         reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
@@ -169,14 +174,14 @@ def train(command: TrainCommand) -> None:
             config.train,
             state,
             stream=(
-                (parallel.shard_batch(mesh, batch), position)
+                (sharding.shard_batch(mesh, batch), position)
                 for batch, position in batches(pairs, plan, config.train.seed, position)
             ),
-            update=parallel.jit_update(mesh, config, make_optimizer(config)),
+            update=sharding.jit_update(mesh, config, make_optimizer(config)),
             report=reporter.update,
             checkpoint=checkpoint,
             clock=clock,
-            should_stop=parallel.agreed(loop.stop_on_signals()),
+            should_stop=sharding.agreed(loop.stop_on_signals()),
         )
     except BaseException:
         if processes.count() == 1:  # else the others would be waited for
@@ -184,6 +189,8 @@ def train(command: TrainCommand) -> None:
         raise
     finally:
         reporter.close()
+        if metrics:
+            metrics.close()
     checkpoints.close()
 
     if int(state.step) < config.train.steps:

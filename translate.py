@@ -12,9 +12,9 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from collections.abc import Iterator
 
-from transformer.command_line import TranslateCommand, parse_with_run
+from transformer.commands.command_line import TranslateCommand, parse_with_run
+from transformer.commands.program import run_command
 from transformer.errors import UserError
-from transformer.program import run_command
 
 
 def main(words: list[str]) -> None:
@@ -25,12 +25,12 @@ def main(words: list[str]) -> None:
     from functools import partial
     from itertools import islice
 
-    from transformer.checkpoints import load_params
     from transformer.data.tokenizer import load_tokenizers
     from transformer.decoding.translator import decoding_params, translate
-    from transformer.training import parallel
+    from transformer.machine import devices
+    from transformer.runs.checkpoints import load_params
 
-    parallel.demand("any")
+    devices.demand("any")
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
     translator = partial(translate, config, decoding_params(config, params), tokenizers)

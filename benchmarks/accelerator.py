@@ -52,11 +52,12 @@ from benchmarks.measure import (
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, model_config
 from benchmarks.work import endless_search, step_operations
-from transformer.config import Config, ModelConfig, Positive, TrainConfig
+from transformer.commands.program import run_command
+from transformer.config import Config, ModelConfig, TrainConfig
+from transformer.config.settings import Positive
 from transformer.errors import UserError, is_out_of_memory
 from transformer.model.batch import PAD, Batch
-from transformer.program import run_command
-from transformer.training import parallel
+from transformer.training import sharding
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
 
@@ -216,9 +217,9 @@ def device_peak(contestant: str) -> int:
 
 def our_updates(config: Config, batch: Batch) -> Updates:
     """Updates as in train.py."""
-    mesh = parallel.make_mesh()
-    update = parallel.jit_update(mesh, config, make_optimizer(config))
-    state, batch = parallel.new_state(mesh, config), parallel.shard_batch(mesh, batch)
+    mesh = sharding.make_mesh()
+    update = sharding.jit_update(mesh, config, make_optimizer(config))
+    state, batch = sharding.new_state(mesh, config), sharding.shard_batch(mesh, batch)
 
     def run(count: int) -> float:
         nonlocal state

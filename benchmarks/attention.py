@@ -24,10 +24,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from benchmarks.measure import alternate, machine, milliseconds, parse_lists, table, timed, versions
-from transformer.config import Count, Positive
+from transformer.commands.program import run_command
+from transformer.config.settings import Count, Positive
+from transformer.machine import devices
 from transformer.model.layers import attend, causal_mask
-from transformer.program import run_command
-from transformer.training import parallel
 
 HEADS, WIDTH = 8, 64
 """Of the paper's base model."""
@@ -50,7 +50,7 @@ def main(words: list[str]) -> None:
     on_cpu = jax.default_backend() == "cpu"
     dtype = jnp.float32 if on_cpu else jnp.bfloat16
     tokens = command.tokens or (2048 if on_cpu else 25_000)
-    print(f"{machine()}\n{parallel.describe_devices()}, {dtype.__name__}\n{versions('jax')}\n")
+    print(f"{machine()}\n{devices.describe()}, {dtype.__name__}\n{versions('jax')}\n")
     rows = []
     for length in command.lengths:
         rows += compare(max(1, tokens // length), length, dtype, command.rounds)

@@ -67,11 +67,12 @@ from benchmarks.measure import (
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import floor_seconds, log_probabilities, never_ending
-from transformer.config import BeamSize, Config, DecodeConfig, ModelConfig, Positive
+from transformer.commands.program import run_command
+from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.config.settings import BeamSize, Positive
 from transformer.data.batching import pad_sources
 from transformer.decoding.translator import decoding_params, search_batch
 from transformer.model.params import Params, init_params
-from transformer.program import run_command
 
 BASELINE = "ours-float32"
 OURS = {

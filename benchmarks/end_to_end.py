@@ -30,18 +30,21 @@ import jax
 import tyro
 
 from benchmarks.measure import full_batch, machine, summary, table, timed, versions
-from transformer.command_line import load_config, parse_script
-from transformer.config import Config, Positive
+from transformer.commands.command_line import parse_script
+from transformer.commands.program import run_command
+from transformer.config import Config
+from transformer.config.files import load_config
+from transformer.config.rules import validate
+from transformer.config.settings import Positive
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import make_tokenizers
+from transformer.machine import devices
 from transformer.model.batch import Batch
-from transformer.program import run_command
-from transformer.training import loop, parallel
+from transformer.training import loop, sharding
 from transformer.training.loss import LossSums
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import TrainState
-from transformer.validation import validate
 
 Stream = Iterator[tuple[Batch, Position]]
 
@@ -78,26 +81,26 @@ def main(words: list[str]) -> None:
     command = parse_script(EndToEnd, words, "python -m benchmarks.end_to_end")
     config = load_config(command.config_file)
     validate(config)
-    mesh = parallel.make_mesh()
+    mesh = sharding.make_mesh()
     tokenizers = make_tokenizers(config.data)
     config = config.with_vocabularies(*tokenizers.identity)
     pairs = encode_pairs(config.data, tokenizers, "train")
     plan = make_plan(pairs, config.data, mesh.size * config.train.micro_batches)
     full = full_batches(mesh, config, plan)
     print(
-        f"{machine()}\n{versions('jax')}, {parallel.describe_devices()}, {config.model.dtype}\n"
+        f"{machine()}\n{versions('jax')}, {devices.describe()}, {config.model.dtype}\n"
         f"{command.config_file}: {len(pairs):,} pairs, {len(plan.buckets)} batch shapes, "
         f"{plan.padding:.1%} padding (both sides)"
     )
-    update = parallel.jit_update(mesh, config, make_optimizer(config))
-    state = parallel.new_state(mesh, config)
+    update = sharding.jit_update(mesh, config, make_optimizer(config))
+    state = sharding.new_state(mesh, config)
     state, first_seconds = timed(update_with_each, update, state, full.values())
     state, later_seconds = timed(update_with_each, update, state, full.values())
     print(
         f"all shapes compiled in {first_seconds - later_seconds:.1f} s, which no block contains\n"
     )
     stream = (
-        (parallel.shard_batch(mesh, batch), position)
+        (sharding.shard_batch(mesh, batch), position)
         for batch, position in batches(pairs, plan, config.train.seed, Position())
     )
     real, synthetic = [], []
@@ -114,7 +117,7 @@ def full_batches(mesh, config: Config, plan: BatchPlan) -> dict[tuple, Batch]:
     """A batch without padding, on the device, for each shape."""
     vocabulary = min(config.model.source_vocab_size, config.model.target_vocab_size)
     made = [
-        parallel.shard_batch(
+        sharding.shard_batch(
             mesh, full_batch(bucket.rows, bucket.source_length, bucket.target_length, vocabulary)
         )
         for bucket in plan.buckets

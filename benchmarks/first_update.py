@@ -20,11 +20,13 @@ from pathlib import Path
 import jax
 
 from benchmarks.measure import full_batch, machine, summary, table, versions
-from transformer.command_line import load_config, parse_script
-from transformer.config import Positive
-from transformer.memory import keep_memory
-from transformer.program import run_command
-from transformer.training import parallel
+from transformer.commands.command_line import parse_script
+from transformer.commands.program import run_command
+from transformer.config.files import load_config
+from transformer.config.settings import Positive
+from transformer.machine import devices
+from transformer.machine.malloc import keep_memory
+from transformer.training import sharding
 from transformer.training.optimizer import make_optimizer
 
 SENTENCES, LENGTH, VOCABULARY = 32, 32, 37_000
@@ -63,22 +65,22 @@ def start(cache: str) -> float:
 
 def update() -> None:
     """The first update of a new model, with the imports of train.py."""
-    import transformer.checkpoints
     import transformer.data.corpus
     import transformer.data.tokenizer
     import transformer.evaluation.scores
+    import transformer.runs.checkpoints
     import transformer.training.loop  # noqa: F401
 
     keep_memory()
-    parallel.demand("any")
+    devices.demand("any")
     path = Path(__file__).parent.parent / "configs" / "wmt14_base.py"
     config = load_config(path).with_vocabularies(VOCABULARY, VOCABULARY)
     config = replace(config, model=replace(config.model, dtype="float32"))
-    mesh = parallel.make_mesh()
-    state = parallel.new_state(mesh, config)
-    step = parallel.jit_update(mesh, config, make_optimizer(config))
+    mesh = sharding.make_mesh()
+    state = sharding.new_state(mesh, config)
+    step = sharding.jit_update(mesh, config, make_optimizer(config))
     batch = full_batch(SENTENCES, LENGTH, LENGTH, VOCABULARY)
-    jax.block_until_ready(step(state, parallel.shard_batch(mesh, batch)))
+    jax.block_until_ready(step(state, sharding.shard_batch(mesh, batch)))
 
 
 if __name__ == "__main__":

@@ -18,15 +18,16 @@ import numpy as np
 import tyro
 
 from benchmarks.measure import machine, summary, table, timed, versions
-from transformer.command_line import load_config, parse_script
-from transformer.config import Positive
+from transformer.commands.command_line import parse_script
+from transformer.commands.program import run_command
+from transformer.config.files import load_config
+from transformer.config.rules import check
+from transformer.config.settings import Positive
 from transformer.data.batching import BatchPlan, Position, batches, make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import Tokenizers, make_tokenizers
 from transformer.model.batch import PAD
-from transformer.program import run_command
-from transformer.validation import validate
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class InputPipeline:
 def main(words: list[str]) -> None:
     command = parse_script(InputPipeline, words, "python -m benchmarks.input_pipeline")
     config = load_config(command.config_file)
-    validate(config)
+    check(config)
     text, read_seconds = timed(lambda: list(read_pairs(config.data, "train")))
     tokenizers, vocabulary_seconds = timed(make_tokenizers, config.data)
     pairs, encode_seconds = timed(encode, tokenizers, text)

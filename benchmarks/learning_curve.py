@@ -12,8 +12,6 @@ that are left (the newest `train.keep_last` and the best `train.keep_best`) are 
 set as eval.py would, and so is the average of the last `train.average_last`.
 """
 
-import contextlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,16 +19,18 @@ import orbax.checkpoint as ocp
 import tyro
 
 from benchmarks.measure import machine, table, versions
-from transformer.checkpoint_folder import open_to_read
-from transformer.checkpoints import Progress, load_params
-from transformer.command_line import load_run_config, parse_script
-from transformer.config import BeamSize, Config
+from transformer.commands.command_line import parse_script
+from transformer.commands.program import run_command
+from transformer.config import Config
+from transformer.config.settings import BeamSize
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
-from transformer.errors import UserError
 from transformer.evaluation.scores import score
-from transformer.program import run_command
+from transformer.runs.checkpoint_files import open_to_read
+from transformer.runs.checkpoints import Progress, load_params
+from transformer.runs.folder import load_run_config
+from transformer.runs.metrics import read_metrics
 
 
 @dataclass(frozen=True)
@@ -49,25 +49,12 @@ def main(words: list[str]) -> None:
     command = parse_script(LearningCurve, words, "python -m benchmarks.learning_curve")
     config = load_run_config(command.run)
     print(f"{command.run}, on this machine now: {machine()}, {versions('jax')}\n")
-    lines = read_metrics(command.run / "metrics.jsonl")
+    lines = read_metrics(command.run)
     print(table(validation_rows(lines)))
     print(f"\nvalidation: {search_name(config.train.validation_beam_size)}")
     if command.test:
         print(f"test: {config.data.dataset or 'files'}, {search_name(command.beam_size)}", end=", ")
         print(table(test_rows(command, config, lines)))
-
-
-def read_metrics(path: Path) -> list[dict[str, float]]:
-    """The reports in metrics.jsonl; lines that are none, such as a half-written last one, apart."""
-    if not path.exists():
-        raise UserError(f"{path} does not exist: train.py writes it after the first updates")
-    lines = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        with contextlib.suppress(ValueError):
-            line = json.loads(text)
-            if isinstance(line, dict) and {"step", "seconds"} <= line.keys():
-                lines.append(line)
-    return lines
 
 
 def validation_rows(lines: list[dict[str, float]]) -> list[dict[str, str]]:

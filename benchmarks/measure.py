@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from transformer.command_line import parse_script
+from transformer.commands.command_line import parse_script
 from transformer.errors import UserError
-from transformer.memory import keep_memory, return_memory
+from transformer.machine.malloc import keep_memory, return_memory
 from transformer.model.batch import BOS, EOS, Batch
 
 Command = TypeVar("Command")

@@ -18,10 +18,11 @@ from typing import Literal
 import jax
 
 from benchmarks.measure import table, versions
-from transformer.command_line import load_config, parse_script
+from transformer.commands.command_line import parse_script
+from transformer.commands.program import run_command
 from transformer.config import ModelConfig
+from transformer.config.files import load_config
 from transformer.model.params import Params, count_params, init_params, param_table
-from transformer.program import run_command
 
 VOCABULARY = 37_000
 PAPER_MILLIONS = {"base": 65, "big": 213}

@@ -48,13 +48,15 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.work import endless_search
-from transformer.config import Config, DataConfig, ModelConfig, Positive
+from transformer.commands.program import run_command
+from transformer.config import Config, DataConfig, ModelConfig
+from transformer.config.settings import Positive
 from transformer.data.batching import make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
-from transformer.program import run_command
-from transformer.training import parallel
+from transformer.machine import devices
+from transformer.training import sharding
 from transformer.training.optimizer import make_optimizer
 
 Axis = Literal[
@@ -99,7 +101,7 @@ class Scaling:
 
 def main(words: list[str]) -> None:
     command = parse_lists(Scaling, words, "python -m benchmarks.scaling")
-    print(f"{machine()}\n{versions('jax')}, {parallel.describe_devices()}")
+    print(f"{machine()}\n{versions('jax')}, {devices.describe()}")
     print(f"training and decoding: d_model 256, d_ff 1024, 4 heads, beam 4, {Work()}")
     for axis in command.axes:
         if axis == "corpus":
@@ -158,11 +160,11 @@ def model_of(work: Work) -> ModelConfig:
 def training(work: Work) -> Callable[[], object]:
     """An update on a full batch, waited for."""
     config = Config(model=model_of(work))
-    mesh = parallel.make_mesh()
-    update = parallel.jit_update(mesh, config, make_optimizer(config))
-    state = parallel.new_state(mesh, config)
+    mesh = sharding.make_mesh()
+    update = sharding.jit_update(mesh, config, make_optimizer(config))
+    state = sharding.new_state(mesh, config)
     batch = full_batch(work.sentences, work.length, work.length, work.vocabulary)
-    batch = parallel.shard_batch(mesh, batch)
+    batch = sharding.shard_batch(mesh, batch)
 
     def run() -> None:
         nonlocal state

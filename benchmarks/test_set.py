@@ -38,9 +38,10 @@ import tyro
 from benchmarks.ctranslate2_model import Translator, open_translator, save_model, vocabulary
 from benchmarks.measure import Outcome, contest, cores, machine, quickest, require, table, versions
 from benchmarks.work import log_probabilities
-from transformer.checkpoints import load_params
-from transformer.command_line import load_run_config, parse_script
-from transformer.config import BeamSize, Config, ModelConfig, Positive
+from transformer.commands.command_line import parse_script
+from transformer.commands.program import run_command
+from transformer.config import Config, ModelConfig
+from transformer.config.settings import BeamSize, Positive
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
@@ -49,7 +50,8 @@ from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.model.batch import EOS, PAD
 from transformer.model.params import Params
-from transformer.program import run_command
+from transformer.runs.checkpoints import load_params
+from transformer.runs.folder import load_run_config
 
 BATCHES = (
     ("examples", 16),

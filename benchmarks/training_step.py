@@ -22,7 +22,7 @@ do the same work. Three tables follow.
 
 Time: each in a process of its own, a step each in turn. "compile s" is what the first step took
 longer than the median: compiling, and with eager contestants what else happens once. All processes
-keep freed memory, as train.py does (transformer/memory.py), which makes torch quicker too.
+keep freed memory, as train.py does (transformer/machine/malloc.py), which makes torch quicker too.
 
 Memory: resident memory of those processes (Linux), in MB of 10^6 bytes, at most during a step, and
 of it what came after importing jax, of which the peers need nothing (torch itself comes after).
@@ -57,11 +57,12 @@ from benchmarks.measure import (
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import step_operations
-from transformer.config import Config, Fraction, ModelConfig, OptimizerConfig, Positive
+from transformer.commands.program import run_command
+from transformer.config import Config, ModelConfig, OptimizerConfig
+from transformer.config.settings import Fraction, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
-from transformer.program import run_command
-from transformer.training import parallel
+from transformer.training import sharding
 from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
 
@@ -141,10 +142,10 @@ def build(name: str, config: Config, batches: list[Batch], params: Params | None
 
 def our_step(config: Config, batches: list[Batch]) -> Step:
     """The step as train.py makes it."""
-    mesh = parallel.make_mesh()
-    turns = itertools.cycle([parallel.shard_batch(mesh, batch) for batch in batches])
-    state = parallel.new_state(mesh, config)
-    update = parallel.jit_update(mesh, config, make_optimizer(config))
+    mesh = sharding.make_mesh()
+    turns = itertools.cycle([sharding.shard_batch(mesh, batch) for batch in batches])
+    state = sharding.new_state(mesh, config)
+    update = sharding.jit_update(mesh, config, make_optimizer(config))
 
     def step() -> float:
         nonlocal state
@@ -158,7 +159,7 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
 def planned_bytes(config: Config, batch: Batch) -> int:
     """Memory of our update by XLA's analysis: the state, which it gives up, and what is beside."""
     state = jax.eval_shape(partial(init_state, config))
-    update = parallel.jit_update(parallel.make_mesh(), config, make_optimizer(config))
+    update = sharding.jit_update(sharding.make_mesh(), config, make_optimizer(config))
     plan = update.lower(state, batch).compile().memory_analysis()
     return plan.argument_size_in_bytes + plan.temp_size_in_bytes
 

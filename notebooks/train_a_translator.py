@@ -48,7 +48,7 @@ sys.path.insert(0, os.getcwd())
 # %%
 from itertools import islice
 
-from transformer.command_line import load_config
+from transformer.config.files import load_config
 from transformer.data.corpus import read_pairs
 
 config = load_config("configs/quickstart.py")
@@ -102,13 +102,13 @@ plt.show()
 # A run folder is all that is needed: its config, its vocabulary, its checkpoints.
 
 # %%
-from transformer.checkpoints import load_params
-from transformer.command_line import load_run_config
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate
-from transformer.training import parallel
+from transformer.machine import devices
+from transformer.runs.checkpoints import load_params
+from transformer.runs.folder import load_run_config
 
-parallel.demand("any")  # numbers of 32 bits; what is compiled is kept
+devices.demand("any")  # numbers of 32 bits; what is compiled is kept
 config = load_run_config(run)
 tokenizers = load_tokenizers(run / "tokenizer", config.data)
 params, which = load_params(run, config, "best")

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_suffix(".toml")
 COMMANDS = ("train.py", "eval.py", "translate.py")
-NEEDED = ("transformer", "tests", "configs", "README.md", "pyproject.toml", *COMMANDS)
+NEEDED = ("transformer", "tests", "configs", "benchmarks", "README.md", "pyproject.toml", *COMMANDS)
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import translate
-from transformer.command_line import load_config, load_run_config
 from transformer.config import DataConfig
+from transformer.config.files import load_config
+from transformer.config.rules import check
 from transformer.data.corpus import read_pairs
 from transformer.data.downloads import unpacked
 from transformer.data.token_store import _is_intact
 from transformer.data.tokenizer import load_tokenizers
 from transformer.errors import UserError
-from transformer.training.progress import _forget_after
-from transformer.validation import validate
+from transformer.runs.folder import load_run_config
+from transformer.runs.metrics import Metrics, read_metrics
 
 
 def read_run(path: Path) -> None:
-    validate(load_run_config(path.parent))
+    check(load_run_config(path.parent))
 
 
 def read_files(path: Path) -> None:
@@ -42,9 +43,9 @@ def read_archive(path: Path) -> None:
     unpacked(path, path.parent / "out")
 
 
-def read_metrics(path: Path) -> None:
-    _forget_after(path, 10)
-    assert all(isinstance(json.loads(line), dict) for line in path.read_text().splitlines())
+def take_up_metrics(path: Path) -> None:
+    Metrics(path.parent, 10).close()
+    assert len(read_metrics(path.parent)) == len(path.read_text().splitlines())
 
 
 def read_input(path: Path) -> None:
@@ -64,7 +65,7 @@ READERS = {
     "table.tsv": read_table,
     "source.model": read_vocabulary,
     **{f"archive{ending}": read_archive for ending in (".tgz", ".tar", ".zip", ".gz", ".bz2")},
-    "metrics.jsonl": read_metrics,
+    "metrics.jsonl": take_up_metrics,
     "standard input": read_input,
 }
 

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from transformer.command_line import EvalCommand, TranslateCommand, parse_train, parse_with_run
-from transformer.config import Config, to_json
+from transformer.commands.command_line import (
+    EvalCommand,
+    TranslateCommand,
+    parse_train,
+    parse_with_run,
+)
+from transformer.config import Config
+from transformer.config.files import to_json
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

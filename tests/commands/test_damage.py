@@ -15,12 +15,12 @@ from test_resume import metrics
 import eval as eval_command
 import train
 import translate
-from transformer.checkpoints import Progress, average, digests_of, load_params, restore
-from transformer.command_line import load_run_config
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
 from transformer.decoding.translator import translate as translated
 from transformer.errors import UserError
+from transformer.runs.checkpoints import Progress, average, digests_of, load_params, restore
+from transformer.runs.folder import load_run_config
 
 DAMAGES = int(os.environ.get("DAMAGES", "1"))
 """How many damages are tried; every sixth is a lost block."""

@@ -14,8 +14,8 @@ from small_run import run, start
 from test_processes import outputs, start_two
 from test_resume import assert_same_end, updating
 
-from transformer.checkpoints import load_params
-from transformer.command_line import load_run_config
+from transformer.runs.checkpoints import load_params
+from transformer.runs.folder import load_run_config
 
 STANDSTILL = ["--optimizer.scale", "1e-12", "--optimizer.warmup-steps", "1000"]
 

@@ -10,7 +10,7 @@ import time
 import pytest
 from small_run import ROOT, start
 
-from transformer.interrupts import ended_by_interrupts, quiet_interrupts
+from transformer.machine.interrupts import ended_by_interrupts, quiet_interrupts
 
 ENDED = -signal.SIGINT
 """The exit status of a process that Ctrl-C has ended; a shell shows 130."""
@@ -22,7 +22,7 @@ IMPORTED = [
     ("eval.py", "transformer.config"),
     ("eval.py", "optax"),
     ("eval.py", "sacrebleu.utils"),
-    ("translate.py", "transformer.validation"),
+    ("translate.py", "transformer.config.rules"),
     ("translate.py", "numpy.exceptions"),
     ("translate.py", "jaxlib._jax"),
     ("translate.py", "tensorstore"),
@@ -141,7 +141,7 @@ def test_who_ignores_it_goes_on_ignoring_it():
 
 LOST_IN_PYTHON = """
 import gc, signal, time
-from transformer.interrupts import quiet_interrupts
+from transformer.machine.interrupts import quiet_interrupts
 
 def _xla_gc_callback(phase, _):
     if phase == "stop":

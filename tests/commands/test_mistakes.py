@@ -14,9 +14,9 @@ from tensorflow_datasets.core.download.checksums import UrlInfo
 import eval as eval_command
 import train
 import translate
+from transformer.commands.program import carry_out
 from transformer.data.datasets import multi30k
 from transformer.data.tokenizer import save_tokenizer, train_tokenizer
-from transformer.program import carry_out
 
 COMMANDS = {"train.py": train.main, "eval.py": eval_command.main, "translate.py": translate.main}
 

@@ -14,7 +14,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from small_run import run, start
 
-from transformer.command_line import load_run_config
+from transformer.runs.folder import load_run_config
 
 KILLS = int(os.environ.get("KILLS", "4"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""

@@ -71,7 +71,8 @@ def _import_tfds() -> Any:
         import tensorflow_datasets as tfds
         import tensorflow_datasets.translate
 
-        from transformer.data.datasets import multi30k, phrasebook  # noqa: F401
+        from transformer.data.datasets import multi30k  # noqa: F401
+        from transformer.data.datasets.phrasebook import dataset  # noqa: F401
     except ImportError as error:
         raise UserError(
             f"data.dataset needs TFDS, which does not import ({error}): "

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.config import DataConfig, cache_folder
+from transformer.config import DataConfig
 from transformer.data.corpus import Split, fingerprint, read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers
 from transformer.errors import UserError
+from transformer.machine.cache import cache_folder
 
 FORMAT = 1
 """Part of every cache key; raised when what is stored changes."""

@@ -15,7 +15,7 @@ import sentencepiece
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.errors import UserError
-from transformer.interrupts import ended_by_interrupts
+from transformer.machine.interrupts import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD
 
 UNK = 3

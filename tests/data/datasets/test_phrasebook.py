@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 import sacrebleu
 
-from transformer.data.datasets import phrasebook_baselines, phrasebook_splits
-from transformer.data.datasets.phrasebook_grammar import (
+from benchmarks import phrasebook_baselines
+from transformer.data.datasets.phrasebook.grammar import (
     LEXICON,
     Clause,
     Part,
@@ -22,7 +22,13 @@ from transformer.data.datasets.phrasebook_grammar import (
     rows,
     under,
 )
-from transformer.data.datasets.phrasebook_splits import HELD_OUT_CONSTRUCTIONS, SIZES, splits
+from transformer.data.datasets.phrasebook.splits import (
+    HELD_OUT_CONSTRUCTIONS,
+    SIZES,
+    Random,
+    attempt,
+    splits,
+)
 
 ANNA = Phrase(*["Anna"] * 5)
 I = Phrase("I", "me", "ich", "mich", "mir", "first")  # noqa: E741
@@ -196,9 +202,9 @@ def test_splits_are_disjoint_and_each_sentence_has_one_translation(data):
 
 def test_an_english_sentence_never_has_two_translations():
     """Here repetitions are kept, which `splits` would throw away unseen."""
-    random, translations = phrasebook_splits.Random(3), collections.defaultdict(set)
+    random, translations = Random(3), collections.defaultdict(set)
     for _ in range(10_000):
-        if sentence := phrasebook_splits.attempt(random):
+        if sentence := attempt(random):
             translations[sentence.english].add(sentence.german)
     assert [found for found in translations.values() if len(found) > 1] == []
 
@@ -256,10 +262,10 @@ def test_nearest_neighbour_finds_the_sentence_itself():
 
 def test_builder_works_without_tensorflow(data, tmp_path, monkeypatch):
     tfds = pytest.importorskip("tensorflow_datasets")
-    from transformer.data.datasets import phrasebook
+    from transformer.data.datasets.phrasebook import dataset
 
     small = {name: sentences[:50] for name, sentences in data.items()}
-    monkeypatch.setattr(phrasebook, "splits", lambda: small)
+    monkeypatch.setattr(dataset, "splits", lambda: small)
     builder = tfds.builder("phrasebook/en_de", data_dir=tmp_path, file_format="array_record")
     builder.download_and_prepare()
     for name, sentences in small.items():

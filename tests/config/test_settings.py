@@ -1,0 +1,135 @@
+"""Settings: saved and loaded, compared, and refused when they cannot be meant."""
+
+import dataclasses
+import json
+
+import pytest
+
+from transformer.config import (
+    Config,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainConfig,
+)
+from transformer.config.files import from_json, to_json
+from transformer.config.rules import check
+from transformer.config.settings import differing_fields
+from transformer.errors import UserError
+
+
+def changed(section, **settings):
+    config = Config()
+    return dataclasses.replace(
+        config, **{section: dataclasses.replace(getattr(config, section), **settings)}
+    )
+
+
+def test_a_saved_config_is_the_same_config_when_loaded():
+    config = Config(
+        model=ModelConfig(d_model=64, norm="pre", dropout=0.25),
+        data=DataConfig(dataset="", train_files=("a.en", "a.de"), validation_files=("b.tsv",)),
+        optimizer=OptimizerConfig(epsilon=1e-8),
+        train=TrainConfig(seed=7),
+        decode=DecodeConfig(alpha=1.5),
+    )
+    assert from_json(to_json(config)) == config
+    assert hash(from_json(to_json(config))) == hash(config)
+
+
+def test_a_setting_that_is_missing_from_a_saved_config_has_its_default():
+    assert from_json('{"model": {"d_model": 64}}') == changed("model", d_model=64)
+
+
+def test_an_unknown_setting_in_a_saved_config_is_named():
+    saved = json.loads(to_json(Config()))
+    saved["train"]["stepz"] = 3
+    with pytest.raises(UserError, match="train.stepz"):
+        from_json(json.dumps(saved))
+
+
+def test_an_unknown_section_in_a_saved_config_is_named():
+    with pytest.raises(UserError, match="unknown section modle"):
+        from_json('{"modle": {"d_model": 64}}')
+
+
+def test_settings_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().model.d_model = 3
+
+
+def test_differing_fields_are_named_with_both_values():
+    assert differing_fields(Config(), Config()) == {}
+    other = changed("train", steps=5, seed=1)
+    assert differing_fields(Config(), other) == {"train.steps": (100_000, 5), "train.seed": (0, 1)}
+
+
+def test_vocabulary_sizes_are_filled_in():
+    model = Config().with_vocabularies(10, 20).model
+    assert (model.source_vocab_size, model.target_vocab_size) == (10, 20)
+    assert dataclasses.replace(model, source_vocab_size=0, target_vocab_size=0) == ModelConfig()
+
+
+def test_the_defaults_are_the_papers_base_model_and_are_valid():
+    check(Config())
+    model, optimizer, decode = ModelConfig(), OptimizerConfig(), DecodeConfig()
+    assert (model.encoder_layers, model.decoder_layers, model.d_model, model.d_ff) == (
+        *(6, 6, 512, 2048),
+    )
+    assert (model.num_heads, model.dropout, model.norm, model.tying) == (8, 0.1, "post", "all")
+    assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.98, 1e-9)
+    assert (optimizer.warmup_steps, TrainConfig().label_smoothing) == (4000, 0.1)
+    assert (decode.beam_size, decode.alpha, decode.max_extra_length) == (4, 0.6, 50)
+
+
+FILES = {"dataset": "", "train_files": ("a", "b"), "validation_files": ("c", "d")}
+
+REFUSED = [
+    ("model", {"d_model": 512, "num_heads": 7}, r"model.d_model \(512\) .*model.num_heads \(7\)"),
+    ("model", {"d_model": 15, "num_heads": 3}, r"model.d_model \(15\) must be even"),
+    ("model", {"positions": "learned", "max_positions": 100}, r"model.max_positions \(100\)"),
+    ("model", {"dropout": 1.0}, r"model.dropout \(1.0\) must be below 1"),
+    ("model", {"dropout": -0.1}, r"model.dropout \(-0.1\) must be at least 0"),
+    ("model", {"norm": "both"}, r"model.norm \('both'\) must be one of: post, pre"),
+    ("model", {"norm_epsilon": 0.0}, r"model.norm_epsilon \(0.0\) must be above 0"),
+    ("model", {"num_heads": 0}, r"model.num_heads \(0\) must be at least 1"),
+    ("model", {"d_model": 64.0}, r"model.d_model \(64.0\) must be of type int"),
+    ("model", {"d_model": True}, r"model.d_model \(True\) must be of type int"),
+    ("model", {"attention_bias": 1}, r"model.attention_bias \(1\) must be of type bool"),
+    ("data", {"shared_vocabulary": False}, r"model.tying \(all\) needs data.shared_vocabulary"),
+    ("data", {"dataset": ""}, r"data.dataset \(''\) must be a TFDS dataset"),
+    ("data", {"train_files": ("a",)}, "data.dataset .* or empty beside data.train_files"),
+    ("data", FILES | {"validation_files": ()}, "data.validation_files must be set"),
+    ("data", {"batch_tokens": 100}, r"data.batch_tokens \(100\) .*data.max_length \(256\)"),
+    ("optimizer", {"cooldown_steps": 200_000}, r"optimizer.cooldown_steps \(200000\) must not"),
+    ("optimizer", {"clip_norm": -1.0}, r"optimizer.clip_norm \(-1.0\) must be at least 0"),
+    ("train", {"average_last": 9}, r"train.average_last \(9\) must not exceed train.keep_last"),
+    ("train", {"steps": "many"}, r"train.steps \('many'\) must be of type int"),
+    ("decode", {"beam_size": 0}, r"decode.beam_size \(0\) must be at least 1"),
+    ("decode", {"beam_size": 2**31 - 1}, r"decode.beam_size \(2147483647\) must be below 1001"),
+    ("decode", {"max_extra_length": 2**31 - 1}, r"\(2147483647\) must be below 100001"),
+    ("data", FILES | {"train_files": ("a", 5)}, r"data.train_files \(\('a', 5\)\) .* type str"),
+    ("data", FILES | {"train_files": "ab"}, r"data.train_files \('ab'\) must be of type tuple"),
+    ("data", {"tsv_columns": (1,)}, r"data.tsv_columns \(\(1,\)\) must be 2 values"),
+    ("decode", {"stop": "never"}, r"decode.stop \('never'\) must be one of: bound, full"),
+]
+
+
+@pytest.mark.parametrize("section, settings, message", REFUSED, ids=lambda value: str(value)[:40])
+def test_what_cannot_be_meant_is_refused_in_one_sentence(section, settings, message):
+    with pytest.raises(UserError, match=message) as refusal:
+        check(changed(section, **settings))
+    assert "\n" not in str(refusal.value)
+
+
+def test_own_tokenizers_come_in_pairs_when_the_vocabulary_is_not_shared():
+    config = changed("data", shared_vocabulary=False, source_tokenizer="x.model")
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, tying="none"))
+    with pytest.raises(UserError, match="must be set together"):
+        check(config)
+
+
+def test_a_whole_number_is_a_number_and_plain_files_are_valid():
+    check(changed("decode", alpha=1))
+    check(changed("data", **FILES))

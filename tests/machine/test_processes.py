@@ -1,0 +1,92 @@
+"""Processes in one: what needs no second one. The others are in tests/commands."""
+
+import pytest
+
+from transformer.errors import UserError
+from transformer.machine import processes
+
+
+def test_one_process_agrees_with_itself_at_once():
+    assert processes.is_first() and processes.count() == 1
+    with processes.first_process_first("something"):
+        pass
+    processes.agree("settings", {"steps": 3})
+
+
+class Table:
+    """The words that processes share, without processes."""
+
+    def __init__(self):
+        self.words = {}
+
+    def key_value_set(self, key, word, allow_overwrite=False):
+        self.words[key] = word
+
+    def key_value_dir_get(self, folder):
+        return [item for item in self.words.items() if item[0].startswith(folder + "/")]
+
+
+@pytest.fixture
+def be(monkeypatch):
+    """Makes this process one of two that share a table."""
+    table = Table()
+    monkeypatch.setattr(processes, "service", lambda: table)
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    monkeypatch.setattr(processes, "meet", lambda what: None)
+
+    def be(number):
+        monkeypatch.setattr(processes.distributed.global_state, "process_id", number)
+
+    return be
+
+
+def test_the_others_wait_for_the_first_process(be, monkeypatch):
+    made = []
+
+    def first_makes(seconds):
+        be(0)
+        with processes.first_process_first("files"):
+            made.append("files")
+        be(1)
+
+    monkeypatch.setattr(processes.time, "sleep", first_makes)  # what happens while the other waits
+    be(1)
+    with processes.first_process_first("files"):
+        assert made == ["files"]
+
+
+def test_facts_that_differ_from_those_of_the_first_are_named(be):
+    be(0)
+    processes.agree("settings", {"train.seed": 0, "train.steps": 5})
+    be(1)
+    processes.agree("settings", {"train.seed": 0, "train.steps": 5})
+    with pytest.raises(UserError, match="settings: train.seed is 1 in this process, 0 in"):
+        processes.agree("settings", {"train.seed": 1, "train.steps": 5})
+
+
+def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(monkeypatch):
+    monkeypatch.setattr(processes, "count", lambda: 4)
+    monkeypatch.setattr(processes.threading.Thread, "start", lambda self: None)
+    watch = processes.Watch(patience=10)
+    watch.silence = {0: 3.0, 1: 9.0, 2: 3.0, 3: 9.0}
+    assert watch._missing() is None
+    watch.silence |= {1: 10.0, 3: 12.0}
+    assert "processes 1, 3 of 4 have not been heard of for 10 s" in watch._missing()
+    watch.silence[0] = 10.0
+    assert "process 0 of 4 has not been heard of" in watch._missing()
+
+
+@pytest.mark.parametrize(
+    "cause, of_xla",
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer"), True),
+        (RuntimeError("INTERNAL: NCCL operation failed"), True),
+        (OSError(28, "No space left on device"), False),
+        (ValueError("invalid continuation byte"), False),
+    ],
+)
+def test_an_error_that_may_be_another_process_s_end_is_known_by_its_first_cause(cause, of_xla):
+    try:
+        raise UserError("cannot save") from cause
+    except UserError as error:
+        assert processes._is_of_xla(error) == of_xla  # noqa: PT017

@@ -1,0 +1,139 @@
+"""One device, four devices, and a literal jax.pmap: the same gradients."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+
+from transformer.config import Config, OptimizerConfig
+from transformer.model.batch import PAD
+from transformer.training import sharding
+from transformer.training.optimizer import make_optimizer
+from transformer.training.step import gradients, init_state
+
+ROWS = 8
+
+
+def one_device():
+    return jax.make_mesh((1,), ("data",), (AxisType.Auto,), devices=jax.devices()[:1])
+
+
+@pytest.fixture
+def uneven_batch(random_batch):
+    """Sentences of which those on the first device are longest: token counts differ by device."""
+    batch = jax.tree.map(np.asarray, random_batch(rows=ROWS, source_length=9, target_length=9))
+    order = np.argsort(-(batch.target_out != PAD).sum(1))
+    batch = jax.tree.map(lambda ids: ids[order], batch)
+    tokens = (batch.target_out != PAD).reshape(4, -1).sum(1)
+    assert tokens[0] > 1.5 * tokens[-1]
+    return batch
+
+
+def mean(grads_and_sums):
+    grads, sums = grads_and_sums
+    return jax.tree.map(lambda gradient: np.asarray(gradient / sums.tokens), grads)
+
+
+def assert_close(a, b, atol):
+    jax.tree.map(partial(np.testing.assert_allclose, atol=atol, rtol=1e-5), a, b)
+
+
+def test_the_mesh_spans_all_devices():
+    assert jax.device_count() == 4
+    assert sharding.make_mesh().size == 4
+
+
+def test_gradients_on_four_devices_equal_those_on_one_and_those_of_a_literal_pmap(
+    small_config, random_params, uneven_batch
+):
+    config = small_config()
+    params = random_params(config.model)
+    compute = partial(gradients, config)
+
+    def on(mesh):
+        shardings = sharding.replicated(mesh), sharding.split_over(mesh)
+        compiled = jax.jit(compute, in_shardings=shardings, out_shardings=shardings[0])
+        return compiled(params, sharding.shard_batch(mesh, uneven_batch))
+
+    @partial(jax.pmap, axis_name="data", in_axes=(None, 0))
+    def pmapped(params, batch):
+        return jax.lax.psum(compute(params, batch), "data")
+
+    split = jax.tree.map(lambda ids: ids.reshape(4, -1, ids.shape[-1]), uneven_batch)
+    by_pmap = jax.tree.map(lambda leaf: leaf[0], pmapped(params, split))
+    four, one = on(sharding.make_mesh()), on(one_device())
+    assert len(four[0].embedding.source.devices()) == 4
+    assert_close(mean(four), mean(one), atol=1e-6)
+    assert_close(mean(four), mean(by_pmap), atol=1e-6)
+    assert_close(four[1], by_pmap[1], atol=1e-6)
+
+
+def trained(mesh, config, batch, updates=2):
+    state = sharding.new_state(mesh, config)
+    step = sharding.jit_update(mesh, config, make_optimizer(config))
+    for _ in range(updates):
+        state, sums = step(state, sharding.shard_batch(mesh, batch))
+    return jax.device_get((state.params, sums))
+
+
+def with_dropout(small_config, micro_batches):
+    config = small_config(model={"dropout": 0.3}, micro_batches=micro_batches)
+    return Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_updates_with_dropout_on_four_devices_equal_those_on_one(
+    small_config, uneven_batch, micro_batches
+):
+    config = with_dropout(small_config, micro_batches)
+    four = trained(sharding.make_mesh(), config, uneven_batch)
+    one = trained(one_device(), config, uneven_batch)
+    assert_close(four, one, atol=1e-5)
+
+
+def test_batch_that_cannot_be_split_evenly_is_refused(uneven_batch):
+    seven_rows = jax.tree.map(lambda ids: ids[:7], uneven_batch)
+    with pytest.raises(ValueError, match="partitioned 4 times, but the dimension size is 7"):
+        sharding.shard_batch(sharding.make_mesh(), seven_rows)
+
+
+def test_each_device_holds_its_own_rows(uneven_batch):
+    sharded = sharding.shard_batch(sharding.make_mesh(), uneven_batch)
+    for number, shard in enumerate(sharded.source.addressable_shards):
+        np.testing.assert_array_equal(shard.data, uneven_batch.source[2 * number : 2 * number + 2])
+
+
+def test_update_gives_up_its_old_state_and_no_other(small_config, uneven_batch):
+    mesh, config = sharding.make_mesh(), with_dropout(small_config, 1)
+    original = jax.jit(init_state, static_argnums=0)(config)
+    params = sharding.replicate(mesh, original.params)
+    state = sharding.new_state(mesh, config).replace(params=params)
+    step = sharding.jit_update(mesh, config, make_optimizer(config))
+    new, _ = step(state, sharding.shard_batch(mesh, uneven_batch))
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.params))
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((original, new)))
+
+
+def test_a_local_copy_is_the_same_parameters_on_one_device(small_config):
+    params = jax.jit(init_state, static_argnums=0)(small_config()).params
+    spread = jax.device_put(params, sharding.replicated(sharding.make_mesh()))
+    local = sharding.local_copy(spread)
+    assert_close(local, params, atol=0)
+    assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(local))
+
+
+def test_a_new_state_is_the_one_that_the_seed_gives(small_config):
+    mesh, config = sharding.make_mesh(), small_config()
+    state = sharding.new_state(mesh, config)
+    assert_close(state.params, jax.jit(init_state, static_argnums=0)(config).params, atol=1e-6)
+    assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(state))
+
+
+def test_one_process_agrees_with_itself_at_once():
+    stopping = [False]
+    should_stop = sharding.agreed(lambda: stopping[0])
+    assert not should_stop()
+    stopping[0] = True
+    assert should_stop()

@@ -1,0 +1,1 @@
+"""From words to a checked config, and from mistakes to a sentence and an exit code."""

@@ -1,0 +1,176 @@
+"""From the words of a command to a checked Config.
+
+Imports neither jax nor flax, so that `--help` answers at once.
+"""
+
+import contextlib
+import dataclasses
+import io
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import tyro
+
+from transformer.config import Config, DecodeConfig
+from transformer.config.files import load_config
+from transformer.config.rules import check, check_limits
+from transformer.config.settings import VOCABULARY_SETTINGS, differing_fields
+from transformer.errors import UserError
+from transformer.runs.folder import has_checkpoints, load_run_config
+
+Command = TypeVar("Command")
+
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
+"""Of processes that train together, in seconds: one that works may be silent for some."""
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """Train a translator. The same command on the same run folder resumes it."""
+
+    config_file: tyro.conf.Positional[Path]
+    """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""
+    settings: Annotated[Config, tyro.conf.arg(name="")]
+    """The settings of the config file, each of which can be changed here."""
+    run: Path | None = None
+    """The run folder; runs/NAME for configs/NAME.py by default."""
+    from_run: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Another run, whose weights to begin with (fine-tuning), and whose model and vocabulary to
+    take over."""
+    from_checkpoint: str = "best"
+    """Which of its checkpoints: best, last, average or a step."""
+    device: Literal["any", "cpu", "gpu", "tpu"] = "any"
+    """Train on such devices or not at all; any: on the best that JAX finds."""
+    distributed: bool = False
+    """Train together with other processes, on one machine or several."""
+    partner_timeout: int = 60
+    """Seconds after which another process that is silent counts as lost (with --distributed)."""
+    print_config: bool = False
+    """Print all settings in the form that a run folder keeps, and do nothing."""
+
+
+@dataclass(frozen=True)
+class EvalCommand:
+    """Score a run on a test set."""
+
+    run: tyro.conf.Positional[Path]
+    """The run folder that train.py made."""
+    checkpoint: str = "best"
+    """best (by validation BLEU), last, average (of the last few) or a step."""
+    split: Literal["test", "validation"] = "test"
+    """Which of the run's data sets to score."""
+    test_files: tuple[str, ...] = ()
+    """Another test set: source file and reference file, or one .tsv file."""
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    """How to search; the run's own settings by default."""
+
+
+@dataclass(frozen=True)
+class TranslateCommand:
+    """Translate standard input, line by line, to standard output."""
+
+    run: tyro.conf.Positional[Path]
+    """The run folder that train.py made."""
+    checkpoint: str = "best"
+    """best (by validation BLEU), last, average (of the last few) or a step."""
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    """How to search; the run's own settings by default."""
+
+
+def parse_train(words: list[str]) -> TrainCommand:
+    """The checked command, its run folder named. The config file's settings are the defaults."""
+    path = _first_word(words, "python train.py CONFIG [--settings]")
+    config = load_config(path) if path else Config()
+    from_run = _word_after("--from", words)
+    if path and from_run:
+        run = Path(_word_after("--run", words) or _default_run(path))
+        # A run that has begun has taken over already.
+        other = run if has_checkpoints(run) else Path(from_run)
+        config = taking_over(config, from_run, load_run_config(other))
+    default = TrainCommand(path or tyro.MISSING, config)
+    command = _parse(TrainCommand, words, default, prog="python train.py")
+    run = command.run or _default_run(command.config_file)
+    if from_run:
+        _check_taken_over(command, run, config)
+    if not SHORTEST_TIMEOUT <= command.partner_timeout <= LONGEST_TIMEOUT:
+        raise UserError(
+            f"--partner-timeout ({command.partner_timeout}) must be {SHORTEST_TIMEOUT} to "
+            f"{LONGEST_TIMEOUT} s"
+        )
+    check(command.settings)
+    return dataclasses.replace(command, run=run)
+
+
+def _default_run(config_file: Path) -> Path:
+    return Path("runs") / config_file.stem
+
+
+def taking_over(config: Config, name: str, earlier: Config) -> Config:
+    """`config` with the model and the vocabulary of an earlier run, and its name."""
+    vocabulary = {setting: getattr(earlier.data, setting) for setting in VOCABULARY_SETTINGS}
+    return dataclasses.replace(
+        config,
+        model=earlier.model,
+        data=dataclasses.replace(config.data, **vocabulary),
+        train=dataclasses.replace(config.train, origin=name),
+    )
+
+
+def _check_taken_over(command: TrainCommand, run: Path, taken_over: Config) -> None:
+    """Raises UserError where the command contradicts what --from takes over."""
+    if run.absolute() == command.from_run.absolute():
+        raise UserError(f"--from {run} is the run folder itself: name a new one with --run")
+    for name in differing_fields(taken_over, command.settings):
+        if name.removeprefix("data.") in VOCABULARY_SETTINGS:
+            raise UserError(f"{name} is taken over from {command.from_run}: leave the setting out")
+
+
+def _word_after(option: str, words: list[str]) -> str | None:
+    """The value of an option, which the defaults of others depend on."""
+    for word, following in zip(words, [*words[1:], None]):
+        if word.partition("=")[0] == option:
+            return word.partition("=")[2] or following
+    return None
+
+
+def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:
+    """An EvalCommand or TranslateCommand, and the run's config with its `decode` settings."""
+    path = _first_word(words, f"{prog} RUN [--settings]")
+    config = load_run_config(path) if path else Config()
+    default = command(path or tyro.MISSING, decode=config.decode)
+    parsed = _parse(command, words, default, prog)
+    config = dataclasses.replace(config, decode=parsed.decode)
+    check(config)
+    return parsed, config
+
+
+def parse_script(command: type[Command], words: list[str], prog: str) -> Command:
+    """The checked settings of a script that takes no Config."""
+    parsed = _parse(command, words, tyro.MISSING_NONPROP, prog)
+    check_limits(parsed)
+    return parsed
+
+
+def _parse(command: type[Command], words: list[str], default: Command, prog: str) -> Command:
+    """tyro's reading of the words; what it draws in a box becomes one sentence."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(command, args=words, default=default, prog=prog)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        body = complaint.getvalue().split("For full helptext")[0].partition("\n")[2]  # no title
+        sentence = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", body).split())
+        raise UserError(f"{sentence} (all settings: {prog} --help)") from None
+
+
+def _first_word(words: list[str], usage: str) -> Path | None:
+    """The path that the other words' defaults depend on; None when tyro is to explain itself."""
+    if not words or words[0] in ("-h", "--help"):
+        return None
+    if words[0].startswith("-"):
+        raise UserError(f"{words[0]} comes too early: {usage}")
+    return Path(words[0])

@@ -1,0 +1,95 @@
+"""A command as a program: what goes wrong becomes one sentence and an exit code."""
+
+import contextlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from transformer.errors import UserError, is_out_of_memory, one_line
+from transformer.machine.interrupts import quiet_interrupts
+from transformer.machine.malloc import keep_memory
+
+
+def run_command(main: Callable[[list[str]], None]) -> None:
+    """`carry_out` as a program: one that fails ends at once.
+
+    A library's thread, or a process that is gone, would else be waited for, the run held meanwhile.
+    """
+    sys.excepthook, sys.unraisablehook = _hear, lambda args: _hear(*args[:3])
+    try:
+        carry_out(main)
+    except SystemExit as stop:
+        if stop.code:
+            _leave(stop.code)
+        raise
+    except BaseException:
+        traceback.print_exc()
+        _leave(1)
+
+
+def _hear(kind: type[BaseException], error: BaseException | None, trace: object) -> None:
+    """Python's own words about what nobody caught, but for what Orbax leaves when a save fails."""
+    if str(error) != "Event loop is closed":
+        sys.__excepthook__(kind, error, trace)
+
+
+def _leave(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+def carry_out(main: Callable[[list[str]], None]) -> None:
+    """Run a command's main; a UserError becomes one sentence on stderr and SystemExit with code 2.
+
+    So does what the machine refuses: a file that cannot be read or written, too little memory.
+    """
+    for name in ("stdin", "stdout", "stderr"):  # None where the shell has closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+    sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    keep_memory()
+    try:
+        with quiet_interrupts():
+            main(sys.argv[1:])
+        sys.stdout.flush()
+    except UserError as error:
+        _refuse(error)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone (`| head`): send what is left nowhere, so that exiting is quiet too.
+        _discard_output()
+        sys.exit(1)
+    except OSError as error:
+        _discard_output()
+        name = error.filename or "standard output, or a file that nobody named"
+        _refuse(
+            f"{error.strerror or error}: {name}; see that there is room, and that it may be used"
+        )
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = one_line(error) or "MemoryError"
+        _refuse(
+            f"out of memory ({reason}); lower data.batch_tokens or the size of the model for "
+            "training, decode.batch_sentences, decode.beam_size or decode.max_extra_length for "
+            "translating"
+        )
+
+
+def _refuse(sentence: object) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _discard_output() -> None:
+    """What is still to be printed goes nowhere, so that exiting is quiet."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

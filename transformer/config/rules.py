@@ -1,0 +1,105 @@
+"""Which settings are allowed: the limits of each (settings.py) and the rules between them."""
+
+import dataclasses
+import typing
+from typing import Annotated, Literal
+
+from transformer.config import Config
+from transformer.config.settings import Limit
+from transformer.errors import UserError
+
+
+def check(config: Config) -> None:
+    """Refuse settings that are out of range or do not fit together (UserError, one sentence)."""
+    for section in dataclasses.fields(config):
+        check_limits(getattr(config, section.name), f"{section.name}.")
+    for subject, allowed, rule in _rules(config):
+        if not allowed:
+            raise UserError(f"{subject} {rule}")
+
+
+def check_limits(settings: object, prefix: str = "") -> None:
+    """Refuse fields of a dataclass that are not what they are annotated with (UserError)."""
+    for name, hint in typing.get_type_hints(type(settings), include_extras=True).items():
+        value = getattr(settings, name)
+        refusal = _refusal(value, hint)
+        if refusal:
+            raise UserError(f"{prefix}{name} ({value!r}) {refusal}")
+
+
+def _refusal(value: object, hint: object) -> str | None:
+    """Why `value` is not a value of the annotation `hint`, or None."""
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        return None if value in choices else f"must be one of: {', '.join(choices)}"
+    kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+    if typing.get_origin(kind) is tuple and isinstance(value, tuple):
+        inner = typing.get_args(kind)
+        inner = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        if len(value) != len(inner):
+            return f"must be {len(inner)} values"
+        return next(filter(None, map(_refusal, value, inner)), None)
+    kind = typing.get_origin(kind) or kind
+    accepted = (int, float) if kind is float else kind
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        return f"must be of type {kind.__name__}"
+    limits = (mark for mark in marks if isinstance(mark, Limit))
+    return next(filter(None, (limit.refusal(value) for limit in limits)), None)
+
+
+def _rules(config: Config) -> list[tuple[str, bool, str]]:
+    """Rules across settings: (setting and value, whether it keeps the rule, the rule)."""
+    model, data, optimizer, train = config.model, config.data, config.optimizer, config.train
+    own_tokenizers = bool(data.source_tokenizer), bool(data.target_tokenizer)
+    return [
+        (
+            f"model.d_model ({model.d_model})",
+            model.d_model % model.num_heads == 0,
+            f"must be a multiple of model.num_heads ({model.num_heads})",
+        ),
+        (
+            f"model.d_model ({model.d_model})",
+            model.positions == "learned" or model.d_model % 2 == 0,
+            "must be even with model.positions sinusoidal: each frequency has a sine and a cosine",
+        ),
+        (
+            f"model.max_positions ({model.max_positions})",
+            model.positions == "sinusoidal" or model.max_positions >= data.max_length,
+            f"must be at least data.max_length ({data.max_length}) with model.positions learned",
+        ),
+        (
+            "model.tying (all)",
+            model.tying != "all" or data.shared_vocabulary,
+            "needs data.shared_vocabulary; with two vocabularies set model.tying to target or none",
+        ),
+        (
+            f"data.dataset ({data.dataset!r})",
+            bool(data.dataset) != bool(data.train_files),
+            "must be a TFDS dataset, or empty beside data.train_files",
+        ),
+        (
+            "data.validation_files",
+            not data.train_files or bool(data.validation_files),
+            "must be set beside data.train_files: the best checkpoint is chosen on them",
+        ),
+        (
+            "data.source_tokenizer and data.target_tokenizer",
+            data.shared_vocabulary or own_tokenizers in [(True, True), (False, False)],
+            "must be set together when data.shared_vocabulary is off",
+        ),
+        (
+            f"data.batch_tokens ({data.batch_tokens})",
+            data.batch_tokens >= data.max_length,
+            f"must be at least data.max_length ({data.max_length}): one pair must fit in a batch",
+        ),
+        (
+            f"optimizer.cooldown_steps ({optimizer.cooldown_steps})",
+            optimizer.cooldown_steps <= train.steps,
+            f"must not exceed train.steps ({train.steps})",
+        ),
+        (
+            f"train.average_last ({train.average_last})",
+            train.average_last <= train.keep_last,
+            f"must not exceed train.keep_last ({train.keep_last})",
+        ),
+    ]

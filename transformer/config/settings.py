@@ -1,0 +1,245 @@
+"""Every setting of the system: what it means, its unit, its default and its limits.
+
+Settings are frozen and hashable, so that jit can treat them as static. This file imports neither
+jax nor flax: `python train.py --help` reads nothing heavier.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The smallest value of a setting (`above`: the value itself is not allowed) and its bound."""
+
+    lowest: float
+    above: bool = False
+    below: float = float("inf")
+
+    def refusal(self, value: float) -> str | None:
+        """The rule that `value` breaks, or None."""
+        if value < self.lowest or (self.above and value == self.lowest):
+            return f"must be {'above' if self.above else 'at least'} {self.lowest}"
+        return None if value < self.below else f"must be below {self.below}"
+
+
+Positive = Annotated[int, Limit(1, below=2**31)]
+Count = Annotated[int, Limit(0, below=2**31)]
+PositiveNumber = Annotated[float, Limit(0, above=True)]
+Number = Annotated[float, Limit(0)]
+Fraction = Annotated[float, Limit(0, below=1)]
+BeamSize = Annotated[int, Limit(1, below=1001)]
+"""More would only fill the memory."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of the Transformer; the defaults are the paper's base model (section 3)."""
+
+    source_vocab_size: Count = 0
+    """Tokens in the source vocabulary; 0: filled in from the tokenizer by train.py."""
+    target_vocab_size: Count = 0
+    """Tokens in the target vocabulary; 0: filled in from the tokenizer by train.py."""
+    encoder_layers: Positive = 6
+    """N, layers in the encoder."""
+    decoder_layers: Positive = 6
+    """N, layers in the decoder."""
+    d_model: Positive = 512
+    """Width of the model."""
+    num_heads: Positive = 8
+    """h, attention heads; d_k = d_v = d_model / num_heads."""
+    d_ff: Positive = 2048
+    """Width inside the feed-forward layers."""
+    dropout: Fraction = 0.1
+    """P_drop on the output of each sublayer and on the sums of embeddings and positions."""
+    attention_dropout: Fraction = 0.0
+    """Dropout on the attention weights (not in the paper, 0.1 in its published code)."""
+    activation_dropout: Fraction = 0.0
+    """Dropout inside the feed-forward layers, after the activation."""
+    norm: Literal["post", "pre"] = "post"
+    """post: LayerNorm(x + Sublayer(x)), the paper's; pre: x + Sublayer(LayerNorm(x))."""
+    norm_epsilon: PositiveNumber = 1e-6
+    """Added to the variance in layer normalisation."""
+    activation: Literal["relu", "gelu", "swish"] = "relu"
+    """Activation inside the feed-forward layers."""
+    attention_bias: bool = False
+    """Biases in the four projections of attention (none in the paper)."""
+    output_bias: bool = False
+    """A bias on the logits."""
+    tying: Literal["all", "target", "none"] = "all"
+    """Shared embeddings: source, target and output (the paper's); target and output; none."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Position encoding (section 3.5)."""
+    max_positions: Positive = 1024
+    """Rows of the learned position table; the sinusoidal one has no end."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which sentence pairs, how they become tokens, and how tokens become batches."""
+
+    dataset: str = "phrasebook/en_de"
+    """A TFDS translation dataset by name; "" when the data are files."""
+    train_split: str = "train"
+    """The TFDS split to train on."""
+    validation_split: str = "validation"
+    """The TFDS split to validate on."""
+    test_split: str = "test"
+    """The TFDS split that eval.py scores."""
+    train_files: tuple[str, ...] = ()
+    """Source file and target file, or one .tsv file, one sentence a line; more corpora may follow,
+    named in the same way; .gz, .bz2, .xz and .zst are decompressed."""
+    validation_files: tuple[str, ...] = ()
+    """The same for validation."""
+    test_files: tuple[str, ...] = ()
+    """The same for the test set."""
+    tsv_columns: tuple[Positive, Positive] = (1, 2)
+    """Columns of .tsv files that hold source and target; the first column is 1."""
+    swap_files: bool = False
+    """Translate from the second file or column to the first: the other direction."""
+    source: str = "en"
+    """Source language: names the TFDS feature, and labels scores."""
+    target: str = "de"
+    """Target language."""
+    manual_dir: str = ""
+    """Folder of a dataset's files, downloaded earlier and looked for here first; so is the folder
+    that a variable such as MULTI30K_DIR names."""
+    tokenizer: Literal["unigram", "bpe", "word", "char"] = "unigram"
+    """Kind of SentencePiece model to train on the training split."""
+    vocab_size: Positive = 8000
+    """Tokens in each vocabulary to train (an upper limit for word and char)."""
+    byte_fallback: bool = False
+    """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
+    normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
+    """Unicode normalisation in the vocabularies to train: NFKC with spaces tidied, NFKC, none."""
+    lowercase: bool = False
+    """Lower-case all text before it becomes tokens; translations come out in lower case."""
+    shared_vocabulary: bool = True
+    """One vocabulary for both languages, as the paper has for English-German."""
+    source_tokenizer: str = ""
+    """A SentencePiece model of your own for the source, instead of training one."""
+    target_tokenizer: str = ""
+    """The same for the target; with a shared vocabulary the two are one."""
+    vocabulary: str = ""
+    """Identity of the run's tokenizers; filled in by train.py."""
+    max_length: Positive = 256
+    """Longest sentence to train on, in tokens, EOS included; longer pairs are left out."""
+    batch_tokens: Positive = 4096
+    """Most source and most target tokens in a batch, padding included."""
+    num_buckets: Positive = 12
+    """Batch shapes: pairs of like lengths share one, and each is compiled once."""
+
+
+VOCABULARY_SETTINGS = {
+    "tokenizer", "vocab_size", "byte_fallback", "normalisation", "lowercase",
+    "shared_vocabulary", "source_tokenizer", "target_tokenizer", "vocabulary",
+}  # fmt: skip
+"""Settings of `data` that say what the vocabulary is."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam with the warm-up schedule of section 5.3."""
+
+    warmup_steps: Positive = 4000
+    """Updates in which the learning rate rises."""
+    scale: PositiveNumber = 1.0
+    """Factor on equation 3."""
+    cooldown_steps: Count = 0
+    """Last updates of a run, in which the learning rate falls to zero in a straight line."""
+    beta_1: Fraction = 0.9
+    """Decay of Adam's first moment."""
+    beta_2: Fraction = 0.98
+    """Decay of Adam's second moment."""
+    epsilon: PositiveNumber = 1e-9
+    """Added to the root of Adam's second moment."""
+    clip_norm: Number = 0.0
+    """Largest global norm of the gradient; 0: no clipping."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how often, and how reproducibly."""
+
+    steps: Positive = 100_000
+    """Updates in the whole run."""
+    seed: Count = 0
+    """Of initialisation, dropout and data order."""
+    label_smoothing: Fraction = 0.1
+    """Epsilon_ls of section 5.4."""
+    micro_batches: Positive = 1
+    """Parts in which a batch passes through the model before one update (gradient accumulation)."""
+    log_every: Positive = 100
+    """Updates between lines in metrics.jsonl."""
+    validate_every: Positive = 1000
+    """Updates between validations, each followed by a checkpoint."""
+    validation_beam_size: BeamSize = 1
+    """Beam of the validation BLEU; 1: greedy."""
+    keep_last: Positive = 5
+    """Newest checkpoints kept."""
+    keep_best: Positive = 1
+    """Best checkpoints kept, by validation BLEU."""
+    origin: str = ""
+    """The run that the first weights came from; filled in by --from."""
+    average_last: Positive = 5
+    """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """Beam search as in section 6.1."""
+
+    beam_size: BeamSize = 4
+    """Hypotheses kept; 1: greedy."""
+    alpha: Number = 0.6
+    """Strength of the length normalisation; 0: none."""
+    normalisation: Literal["gnmt", "length"] = "gnmt"
+    """What log-probabilities are divided by: ((5 + length) / 6)^alpha or length^alpha."""
+    stop: Literal["bound", "full"] = "bound"
+    """When a sentence is done: no open hypothesis can still win, or beam_size have ended."""
+    max_extra_length: Annotated[int, Limit(0, below=100_001)] = 50
+    """Longest output, EOS included: source tokens plus this."""
+    max_source_length: Positive = 1024
+    """Longest source, in tokens; what is beyond is cut off, with a warning."""
+    batch_sentences: Positive = 32
+    """Sentences decoded together, in each of the two batches under way."""
+    dtype: Literal["model", "float32", "bfloat16"] = "model"
+    """Precision of weights and matrix products while decoding; model: as in training."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One experiment."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def with_vocabularies(self, source_size: int, target_size: int, digest: str = "") -> "Config":
+        """The config with what its tokenizers turned out to be."""
+        sizes = {"source_vocab_size": source_size, "target_vocab_size": target_size}
+        return dataclasses.replace(
+            self,
+            model=dataclasses.replace(self.model, **sizes),
+            data=dataclasses.replace(self.data, vocabulary=digest),
+        )
+
+
+def by_name(config: Config) -> dict[str, object]:
+    """Every setting as section.name -> value."""
+    return {
+        f"{section.name}.{name}": value
+        for section in dataclasses.fields(Config)
+        for name, value in vars(getattr(config, section.name)).items()
+    }
+
+
+def differing_fields(a: Config, b: Config) -> dict[str, tuple[object, object]]:
+    """Settings that differ: name -> (value in a, value in b)."""
+    ours, theirs = by_name(a), by_name(b)
+    return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}

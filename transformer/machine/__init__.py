@@ -1,0 +1,1 @@
+"""Devices, processes, memory and signals: what the program runs on."""

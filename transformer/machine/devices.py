@@ -1,0 +1,53 @@
+"""Which devices JAX computes on, and where what it compiled for them is kept."""
+
+import hashlib
+import platform
+import re
+from pathlib import Path
+
+import jax
+
+from transformer.errors import UserError, one_line
+from transformer.machine.cache import cache_folder
+from transformer.machine.compile_cache import replace_damaged_programs
+
+
+def demand(device: str) -> None:
+    """Raises UserError when JAX does not compute on that kind of device (any, cpu, gpu, tpu).
+
+    From here on, what is compiled is kept for later runs, and numbers have at most 32 bits.
+    """
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    replace_damaged_programs()
+    jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says
+    if device == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    try:
+        found = jax.default_backend()
+    except (RuntimeError, AssertionError) as error:
+        reason = one_line(error) or f"it is told to use {jax.config.jax_platforms}"
+        raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
+    if device not in ("any", found):
+        extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
+        raise UserError(
+            f"--device {device}: JAX found only {describe()}; "
+            f"pip install -e '.[{extra}]' (on Colab, first choose the accelerator under "
+            "Runtime > Change runtime type)"
+        )
+
+
+def _processor() -> str:
+    """Differs between processors that cannot run the same code and share a home folder."""
+    description = Path("/proc/cpuinfo")
+    text = description.read_text() if description.exists() else ""
+    abilities = re.findall(r"^(?:flags|Features)\s*:.*", text, re.MULTILINE)
+    return hashlib.sha256((abilities or [platform.processor()])[0].encode()).hexdigest()[:8]
+
+
+def describe() -> str:
+    """Such as "8 x TPU v4 in 2 processes"."""
+    kinds = sorted({device.device_kind for device in jax.devices()})
+    processes = f" in {jax.process_count()} processes" if jax.process_count() > 1 else ""
+    return f"{jax.device_count()} x {' and '.join(kinds)}{processes}"

@@ -1,0 +1,187 @@
+"""Orbax's folder of checkpoints: how it is opened and read, what is kept in it, what is damaged."""
+
+import json
+import logging
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from transformer.runs.digests import difference, digests
+from transformer.errors import UserError
+
+for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
+    logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+
+ITEMS = ("params", "optimizer", "progress", "digests")
+
+A_MOMENT = 0.25
+"""Seconds in which a folder changes that is being deleted."""
+
+
+class DamageError(Exception):
+    """A checkpoint that cannot be read, or does not hold what was saved."""
+
+    def __init__(self, step: int, reason: str):
+        super().__init__(f"checkpoint {step} is damaged or of another model ({reason})")
+        self.step = step
+
+
+def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
+    """Orbax describes all checkpoints first, and cannot go on where it cannot read one.
+
+    Raises UserError that names such a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: move it away")
+    for name, check in DESCRIPTIONS.items():
+        for path in sorted(folder.glob(f"*/{name}")):
+            if path.relative_to(folder).parts[0].isdecimal():  # else train.py is about to save it
+                _check_description(path, check)
+    try:
+        return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
+    except OSError:
+        raise
+    except Exception as error:  # whatever Orbax meets in a damaged file
+        raise UserError(
+            f"a checkpoint in {folder} is damaged ({first_line(error)}): move one after the other "
+            "away, until the rest can be read"
+        ) from error
+
+
+def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
+    """The checkpoints of a run, and their steps; train.py may be at work there.
+
+    Each process reads for itself and waits for no other. Raises UserError when there are none.
+    """
+    folder = run.absolute() / "checkpoints"
+    steps = []
+    if folder.exists():
+        process = jax.process_index()
+        alone = ocp.options.MultiprocessingOptions(
+            primary_host=process,
+            active_processes={process},
+            barrier_sync_key_prefix=f"process {process}",
+        )
+        options = ocp.CheckpointManagerOptions(
+            best_fn=bleu_of, read_only=True, multiprocessing_options=alone
+        )
+        manager = open_checkpoints(folder, options)
+        steps = sorted(manager.all_steps())
+    if not steps:
+        raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
+    return manager, steps
+
+
+def read(
+    manager: ocp.CheckpointManager, step: int, shapes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Items of a checkpoint as numpy arrays of these shapes, and its progress as it was saved.
+
+    All are held against the digests that were saved with them. Raises DamageError.
+    """
+    folder = Path(manager.directory)
+    has_digests = (folder / str(step) / "digests").exists()
+    if not has_digests and any(earlier <= step for earlier in steps_with_digests(folder)):
+        raise DamageError(step, "its digests are gone")
+    targets = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), dict(shapes))
+    restore = {name: ocp.args.StandardRestore(target) for name, target in targets.items()}
+    described = ["progress", "digests"] if has_digests else ["progress"]
+    restore |= {name: ocp.args.JsonRestore() for name in described}
+    try:
+        restored = manager.restore(step, args=ocp.args.Composite(**restore))
+        items = {name: restored[name] for name in shapes}
+        jax.tree.map(_check_shape, items, targets)
+        progress = dict(restored["progress"])
+        found = digests(items, progress | {"step": step})
+        different = has_digests and difference(found, restored["digests"])
+    except Exception as error:  # whatever Orbax meets in a damaged file
+        raise DamageError(step, first_line(error)) from error
+    if different:
+        raise DamageError(step, f"{different} is not what was saved")
+    if not has_digests:
+        warnings.warn(
+            f"the checkpoints of {folder.parent} were saved before digests were "
+            "kept: nobody can tell whether their numbers are still those",
+            stacklevel=1,  # the same place for all, so that it is said once
+        )
+    return items, progress
+
+
+def steps_with_digests(folder: Path) -> list[int]:
+    """Checkpoints of early versions of this program have none."""
+    names = (path.parent.name for path in folder.glob("*/digests"))
+    return [int(name) for name in names if name.isdecimal()]
+
+
+def _check_shape(found: np.ndarray, expected: np.ndarray) -> None:
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        raise ValueError(f"{found.dtype}{found.shape} in place of {expected.dtype}{expected.shape}")
+
+
+def files_in(folder: Path) -> set[str]:
+    """All files in a folder, of which some may disappear meanwhile."""
+    return {os.path.join(path, name) for path, _, names in os.walk(folder) for name in names}
+
+
+def is_changing(folder: Path, before: set[str]) -> bool:
+    """Whether other files are in the folder than before: train.py saves and deletes there."""
+    time.sleep(A_MOMENT)
+    return files_in(folder) != before
+
+
+def _check_description(path: Path, check: Callable[[Any], object]) -> None:
+    try:
+        check(json.loads(path.read_text()))
+    except FileNotFoundError:  # train.py has just deleted it
+        return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"{path} is damaged ({first_line(error)}): delete this file, which only says when "
+            "its checkpoint was saved or how well it scored"
+        ) from error
+
+
+def _score(metrics: dict) -> float:
+    """Raises KeyError, TypeError or ValueError when there is none."""
+    bleu = bleu_of(metrics)
+    if type(bleu) is not float or not math.isfinite(bleu):
+        raise ValueError("bleu is not a score")
+    return bleu
+
+
+def bleu_of(metrics: dict[str, float]) -> float:
+    return metrics["bleu"]
+
+
+DESCRIPTIONS = {"metrics/metrics": _score, "_CHECKPOINT_METADATA": dict}
+"""JSON files that Orbax reads when it lists checkpoints, and what fails on damaged ones."""
+
+
+@dataclass(frozen=True)
+class NewestAndBest:
+    """Which checkpoints Orbax keeps: of the validated ones the newest and the best; the newest."""
+
+    newest: int
+    best: int
+
+    def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
+        validated = [point for point in checkpoints if point.metrics]
+        by_bleu = sorted(validated, key=lambda point: bleu_of(point.metrics))
+        kept = [*validated[-self.newest :], *by_bleu[-self.best :], checkpoints[-1]]
+        return [any(point is other for other in kept) for point in checkpoints]
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, where a library says much: how it begins, and the cause at its end."""
+    line = next(iter(str(error).strip().splitlines()), "")
+    shown = line if len(line) <= 160 else f"{line[:80]} ... {line[-80:]}"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__

@@ -1,0 +1,275 @@
+"""Checkpoints by Orbax: save in the background, restore, fall back, choose, average.
+
+Parameters and optimizer state are separate items, so that translating never reads Adam's moments.
+Beside them lie the digests of all arrays: whatever reads a checkpoint holds it against them.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from warnings import warn
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+
+from transformer.runs.checkpoint_files import (
+    DamageError,
+    NewestAndBest,
+    bleu_of,
+    files_in,
+    first_line,
+    is_changing,
+    open_checkpoints,
+    open_to_read,
+    read,
+)
+from transformer.config import Config
+from transformer.runs.digests import digests
+from transformer.errors import UserError
+from transformer.model.params import Params, init_params
+from transformer.training.step import TrainState, init_state
+
+TRIES = 10
+"""How often a checkpoint is chosen anew while train.py deletes those that were chosen."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a checkpoint knows besides the state: where the data stream stands, and the score.
+
+    epoch, batch  the next batch to train on
+    plan          digest of the batches that the first two count
+    seconds       time spent on updates so far, validation and saving excluded
+    bleu          on the validation set; None for a checkpoint saved without a validation
+    unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    plan: str = ""
+    seconds: float = 0.0
+    bleu: float | None = None
+    unreported: dict[str, float] = field(default_factory=dict)
+
+
+class Checkpoints:
+    """Saves the checkpoints of one run in the background; the newest and the best are kept."""
+
+    def __init__(self, folder: Path, config: Config):
+        self.folder = folder.absolute() / "checkpoints"
+        self.first = jax.process_index() == 0  # the one that writes what is no array
+        self.manager = open_checkpoints(
+            self.folder,
+            ocp.CheckpointManagerOptions(
+                best_fn=bleu_of,
+                preservation_policy=NewestAndBest(config.train.keep_last, config.train.keep_best),
+                enable_async_checkpointing=True,
+                cleanup_tmp_directories=True,
+            ),
+        )
+
+    def save(self, state: TrainState, progress: Progress) -> None:
+        """Saves in the background; waits first for the save before it.
+
+        Raises UserError when the disk refuses, or when a parameter is not a number: the
+        checkpoints before stay good.
+        """
+        step = int(state.step)
+        if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)):
+            raise UserError(
+                f"update {step} left parameters that are not numbers, and was not saved: lower "
+                "optimizer.scale, lengthen optimizer.warmup_steps or set optimizer.clip_norm"
+            )
+        items, described = _items(state), asdict(progress)
+        with self._explained():
+            saved = self.manager.save(
+                step,
+                args=ocp.args.Composite(
+                    **{name: ocp.args.StandardSave(item) for name, item in items.items()},
+                    progress=ocp.args.JsonSave(described),
+                    digests=ocp.args.JsonSave(digests_of(state, progress) if self.first else {}),
+                ),
+                metrics=None if progress.bleu is None else {"bleu": progress.bleu},
+            )
+        if not saved and step not in self.manager.all_steps():
+            raise UserError(
+                f"{self.folder} has a checkpoint beyond step {step}, so this one was not saved: "
+                "move it away and start again"
+            )
+
+    def close(self) -> None:
+        """Waits until the last save is on disk. Raises UserError when it failed."""
+        with self._explained():
+            self.manager.wait_until_finished()
+            self.manager.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"cannot save to {self.folder} ({first_line(error)}): make room there, or let it "
+                "be written to; then give the same command to go on from the last checkpoint"
+            ) from error
+
+
+def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
+    """The newest intact state of a run, in numpy.
+
+    Damaged ones that are newer are moved aside by the first process, and named. Raises UserError,
+    and moves nothing, when none can be read.
+    """
+    manager, steps = open_to_read(folder)
+    errors: list[DamageError] = []
+    with closing(manager):
+        for step in reversed(steps):
+            try:
+                state, progress = _read_state(manager, config, step)
+            except DamageError as error:
+                errors.append(error)
+                continue
+            for error in errors:
+                _move_aside(folder, error)
+            return state, progress
+    reasons = "; ".join(map(str, errors))
+    raise UserError(
+        f"no checkpoint of {folder / 'checkpoints'} can be read ({reasons}): move the folder away "
+        "to start anew"
+    )
+
+
+def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
+    shapes = jax.eval_shape(partial(init_state, config))
+    items, described = read(manager, step, jax.eval_shape(_items, shapes))
+    return _join(items["params"], items["optimizer"]), _progress(step, described)
+
+
+def _move_aside(folder: Path, error: DamageError) -> None:
+    """Orbax saves nothing below the highest step that it sees."""
+    if jax.process_index() > 0:
+        return
+    aside = folder / "damaged" / f"{error.step}-{time.time_ns()}"
+    aside.parent.mkdir(exist_ok=True)
+    shutil.move(folder / "checkpoints" / str(error.step), aside)
+    print(f"{error}: moved to {aside}")
+
+
+def _progress(step: int, described: dict) -> Progress:
+    """Raises DamageError when it is not what was saved."""
+    try:
+        progress = Progress(**described)
+        counts = (progress.epoch, progress.batch)
+        if not all(type(number) is int and number >= 0 for number in counts):
+            raise ValueError("epoch and batch are not numbers of batches")
+        if not all(type(n) is float for n in (progress.seconds, *progress.unreported.values())):
+            raise ValueError("seconds is not a time")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DamageError(step, first_line(error)) from error
+    return progress
+
+
+def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
+    """The parameters of a run, and a few words that say which.
+
+    `checkpoint`: `best` by validation BLEU, `last`, `average` of the last `train.average_last`
+    validated ones, or a step. A damaged one is left out with a warning, if it was not asked for by
+    its step. Raises UserError naming the steps that exist, or when all are damaged.
+    """
+    checkpoints = folder / "checkpoints"
+    for _ in range(TRIES):
+        before, failure = files_in(checkpoints), None
+        try:
+            params, label, damaged = _load_params(folder, config, checkpoint)
+        except (UserError, OSError) as error:
+            failure = error
+        if not (failure or damaged) or not is_changing(checkpoints, before):
+            break
+    if failure:
+        raise failure
+    for error in damaged:
+        warn(f"{error}: left out", stacklevel=2)
+    return params, label
+
+
+def _load_params(
+    folder: Path, config: Config, checkpoint: str
+) -> tuple[Params, str, list[DamageError]]:
+    """The parameters, which they are, and the checkpoints that were left out."""
+    manager, steps = open_to_read(folder)
+    shapes = {"params": jax.eval_shape(partial(init_params, config.model), jax.random.key(0))}
+    scores: dict[int, float | None] = {}
+    damaged: list[DamageError] = []
+    with closing(manager):
+        for step in steps:
+            try:
+                scores[step] = _progress(step, read(manager, step, {})[1]).bleu
+            except DamageError as error:
+                damaged.append(error)
+        while scores and checkpoint not in (str(error.step) for error in damaged):
+            chosen = _choose_steps(scores, config.train.average_last, checkpoint)
+            try:
+                params = average(read(manager, step, shapes)[0]["params"] for step in chosen)
+            except DamageError as error:
+                damaged.append(error)
+                del scores[error.step]
+                continue
+            label = f"step {chosen[0]}" if len(chosen) == 1 else f"average of steps {chosen}"
+            return params, f"{checkpoint}: {label}", damaged
+    asked = [error for error in damaged if str(error.step) == checkpoint]
+    raise UserError(
+        f"{'; '.join(map(str, asked or damaged))}: choose another checkpoint, and leave the model "
+        "settings as that run has them"
+    )
+
+
+def average(trees: Iterable[Params]) -> Params:
+    """The mean of several sets of parameters (section 6.1), with one set in memory beside it."""
+    trees = iter(trees)
+    total, count = jax.tree.map(jnp.asarray, next(trees)), 1
+    for tree in trees:
+        total, count = jax.tree.map(jnp.add, total, tree), count + 1
+    return jax.tree.map(lambda leaf: leaf / count, total)
+
+
+def _choose_steps(scores: dict[int, float | None], count: int, checkpoint: str) -> list[int]:
+    """`scores`: the validation BLEU of each step, or None; `count`: how many to average."""
+    steps = sorted(scores)
+    validated = [step for step in steps if scores[step] is not None]
+    if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):
+        return steps[-1:]
+    if checkpoint == "average":
+        return validated[-count:]
+    if checkpoint == "best":
+        return [max(validated, key=lambda step: (scores[step], step))]
+    if checkpoint.isdecimal() and int(checkpoint) in steps:
+        return [int(checkpoint)]
+    raise UserError(
+        f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
+        f"{', '.join(map(str, steps))}"
+    )
+
+
+def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
+    """The digests of all that a checkpoint holds, and of the step, its name."""
+    return digests(_items(state), asdict(progress) | {"step": int(state.step)})
+
+
+def _items(state: TrainState) -> dict:
+    return {"params": state.params, "optimizer": _optimizer_item(state)}
+
+
+def _optimizer_item(state: TrainState) -> dict:
+    """What Orbax stores beside the parameters; a random key travels as its two words."""
+    key = jax.random.key_data(state.key)
+    return {"step": state.step, "opt_state": state.opt_state, "key": key}
+
+
+def _join(params: Params, optimizer: dict) -> TrainState:
+    key = jax.random.wrap_key_data(jnp.asarray(optimizer["key"]))
+    return TrainState(optimizer["step"], params, optimizer["opt_state"], key)

@@ -1,0 +1,147 @@
+"""The run folder: everything that scoring and translating need.
+
+runs/NAME/
+    config.json            every setting of the run
+    tokenizer/             SentencePiece models: source.model, and target.model if it differs
+    checkpoints/STEP/      params, optimizer, progress and digests (checkpoints.py)
+    damaged/               checkpoints in which something was not what was saved
+    metrics.jsonl          one line a report
+    eval/                  translations and scores of test sets
+    lock                   held by the train.py that is at work
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from transformer.config import Config
+from transformer.config.files import from_json, to_json
+from transformer.config.settings import by_name, differing_fields
+from transformer.errors import UserError, naming
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
+
+def load_run_config(folder: Path) -> Config:
+    """The config of a run. Raises UserError for a folder that is not a run, listing the runs."""
+    path = folder / "config.json"
+    if not path.is_file():
+        runs = sorted(str(p.parent) for p in folder.parent.glob("*/config.json"))
+        raise UserError(
+            f"{folder} is not a run (it has no config.json); "
+            f"{'runs beside it: ' + ', '.join(runs) if runs else 'train.py makes runs'}"
+        )
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path} is damaged ({error}): restore it from the config") from error
+
+
+def has_checkpoints(folder: Path) -> bool:
+    """Whether there is something in a run folder that training can go on from."""
+    return any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
+
+
+def check_folder(folder: Path) -> None:
+    """Raises UserError when something else is there than a run, whole or half made."""
+    if (folder / "config.json").exists():
+        return
+    others = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if folder.is_file() or set(others) - {"tokenizer", "config.json.tmp", "lock"}:
+        raise UserError(f"{folder} exists and is not a run: choose another folder with --run")
+
+
+def create_run(folder: Path, config: Config) -> None:
+    """Makes a folder a run. It comes last: where a config stands, the vocabulary does too."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "config.json", to_json(config))
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keeps a second train.py away from the run. Comes before anything is written to it.
+
+    Makes the folder, and takes it away again where nothing was put into it. Raises UserError when
+    a train.py is at work there, when it is something else than a run, or when it cannot be made.
+    """
+    check_folder(folder)
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a")
+    except OSError as error:
+        where = error.filename or folder
+        raise UserError(f"cannot write to {where}: {error.strerror}; choose --run") from error
+    with lock:
+        try:
+            if fcntl:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = os.path.samestat(os.stat(lock.name), os.fstat(lock.fileno()))
+        except (BlockingIOError, FileNotFoundError):
+            is_ours = False  # held, or taken away meanwhile by the one that held it
+        if not is_ours:
+            raise UserError(
+                f"another train.py is at work in {folder}: wait for it, or choose --run"
+            )
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # whatever it is, it must not hide what went wrong
+                if made and os.listdir(folder) == ["lock"]:
+                    (folder / "lock").unlink()
+                    folder.rmdir()
+
+
+def check_still_there(folder: Path) -> None:
+    """Raises UserError when a run that is at work has been deleted: Orbax would make it again."""
+    if not (folder / "config.json").exists():
+        raise UserError(
+            f"{folder} has been deleted while train.py was at work in it: give the same command to "
+            "begin anew"
+        )
+
+
+def identity(config: Config) -> dict[str, object]:
+    """The settings that make a run what it is, by name.
+
+    How its output is decoded and where raw files lie may change.
+    """
+    return {
+        name: value
+        for name, value in by_name(config).items()
+        if not name.startswith("decode.") and name != "data.manual_dir"
+    }
+
+
+def take_up_run(folder: Path, config: Config) -> None:
+    """Makes sure that `config` is the run's; its `decode` settings replace the run's.
+
+    Raises UserError naming the settings that differ.
+    """
+    differences = differing_fields(load_run_config(folder), config)
+    shown = "; ".join(
+        f"{name} is {there!r} there, {here!r} here"
+        for name, (there, here) in differences.items()
+        if name in identity(config)
+    )
+    if shown:
+        raise UserError(
+            f"{folder} holds a run with another config ({shown}): "
+            "use the same settings to go on with it, or another folder with --run"
+        )
+    write_text(folder / "config.json", to_json(config))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    with naming(temporary):
+        temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

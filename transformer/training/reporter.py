@@ -1,0 +1,138 @@
+"""What the user sees of training: a progress bar, or a line now and then; and what is written."""
+
+import math
+import statistics
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from tqdm import tqdm
+
+from transformer.config import Config
+from transformer.errors import UserError
+from transformer.training.loop import Clock
+from transformer.training.loss import LossSums
+
+NEW_MODEL = 3
+"""So many times what guessing has is more than a new model can have, in nats a token."""
+
+SUMS = tuple(field.name for field in fields(LossSums))
+
+
+class Reporter:
+    """Adds up the sums of updates and reports their means every `log_every` updates."""
+
+    def __init__(
+        self,
+        write: Callable[[dict[str, float]], None] | None,
+        config: Config,
+        step: int,
+        clock: Clock,
+        learning_rate: Callable[[int], float],
+        epoch: Callable[[int], float],
+        unreported: Mapping[str, float],
+    ):
+        """Begins after `step` updates. `write` takes each line of metrics, its step among them.
+
+        `unreported` is that of the interrupted run's reporter at that step, or empty. Without
+        `write` it checks losses and keeps silent, as all processes but one should.
+        """
+        self.settings, self.clock = config.train, clock
+        self.learning_rate, self.epoch = learning_rate, epoch
+        self.guessing = math.log(config.model.target_vocab_size)
+        self.warmed_up = config.optimizer.warmup_steps
+        self.warning: str | None = None
+        self._write = write
+        self.bar = tqdm(
+            total=self.settings.steps,
+            initial=step,
+            unit="update",
+            dynamic_ncols=True,
+            disable=not (write and sys.stderr.isatty()),
+        )
+        self.sums = dict.fromkeys(SUMS, 0.0) | {name: unreported.get(name, 0.0) for name in SUMS}
+        self.since = clock.seconds - unreported.get("seconds", 0.0)
+        self.durations: deque[float] = deque(maxlen=self.settings.log_every)
+        self.last_update = clock.seconds
+
+    @property
+    def unreported(self) -> dict[str, float]:
+        """The sums of the updates since the last report, and the seconds that they took."""
+        return self.sums | {"seconds": self.clock.seconds - self.since}
+
+    def update(self, step: int, sums: LossSums) -> None:
+        """Takes the sums of one update. Raises UserError when the loss is not a number."""
+        loss = float(sums.loss)
+        if not math.isfinite(loss):
+            raise UserError(
+                f"the loss of update {step} is {loss}: lower optimizer.scale, lengthen "
+                "optimizer.warmup_steps or set optimizer.clip_norm; "
+                "the last checkpoint is from before it"
+            )
+        for name in SUMS:
+            self.sums[name] += float(getattr(sums, name))
+        self.durations.append(self.clock.seconds - self.last_update)
+        self.last_update = self.clock.seconds
+        self.bar.update(1)
+        if step % self.settings.log_every == 0 or step == self.settings.steps:
+            self._report(step)
+
+    def _report(self, step: int) -> None:
+        tokens = self.sums["tokens"]
+        nll = self.sums["nll"] / tokens
+        values = {
+            "loss": self.sums["loss"] / tokens,
+            "perplexity": math.exp(min(nll, 700)),
+            "accuracy": self.sums["correct"] / tokens,
+            "learning_rate": self.learning_rate(step),
+            "tokens_per_second": tokens / max(self.clock.seconds - self.since, 1e-9),
+        }
+        epoch = self.epoch(step)
+        line = (
+            f"epoch {epoch:.1f}  loss {values['loss']:.3f} nats/token  "
+            f"perplexity {values['perplexity']:.1f}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"learning rate {values['learning_rate']:.1e}"
+        )
+        if self.bar.disable and self._write:
+            # Of training; validations come on top. The median leaves out what compiling takes.
+            left = (self.settings.steps - step) * statistics.median(self.durations)
+            print(f"update {step:,}/{self.settings.steps:,}  {line}  {_minutes(left)} left")
+        else:
+            self.bar.set_postfix_str(line)
+        self.write(step, values | {"epoch": epoch})
+        self._look_for_divergence(step, nll)
+        self.sums = dict.fromkeys(SUMS, 0.0)
+        self.since = self.clock.seconds
+
+    def _look_for_divergence(self, step: int, nll: float) -> None:
+        """A model that is worse than one that guesses is told of, once; before the end of the
+        warm-up, when it is much worse than a new one."""
+        before, self.warning = self.warning, None
+        if nll > self.guessing * (1 if step > self.warmed_up else NEW_MODEL):
+            self.warning = (
+                f"warning: training has diverged: {nll:.3g} nats/token, where guessing has "
+                f"{self.guessing:.1f}; lower optimizer.scale, lengthen optimizer.warmup_steps or "
+                "set optimizer.clip_norm"
+            )
+            if not before:
+                self.say(self.warning)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Hands on a line of metrics, with the seconds that updates have taken so far."""
+        if self._write:
+            self._write({"step": step, "seconds": round(self.clock.seconds, 3), **values})
+
+    def say(self, text: str) -> None:
+        """Prints above the progress bar."""
+        if not self._write:
+            return
+        self.bar.write(text, file=sys.stdout)
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"

@@ -1,0 +1,98 @@
+"""Devices: the only file that knows how many there are.
+
+`update` is a function of the whole batch. Here the state is copied to every device, the batch is
+split over them, and the compiler adds the sums between devices: the same program runs on one
+device, on eight, and on those of several machines, each with a process of its own. `jax.pmap` is
+today a wrapper of the same machinery.
+"""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from transformer.config import Config
+from transformer.model.batch import Batch
+from transformer.model.params import Params
+from transformer.training.step import TrainState, init_state, update
+
+Tree = TypeVar("Tree")
+
+UPDATES_BETWEEN_AGREEMENTS = 20
+
+
+def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """True in every process, at the same update, soon after it is in one."""
+    if jax.process_count() == 1:
+        return should_stop
+    updates = itertools.count(1)
+
+    def one_should_stop() -> bool:
+        if next(updates) % UPDATES_BETWEEN_AGREEMENTS:
+            return False
+        return bool(multihost_utils.process_allgather(np.array(should_stop())).any())
+
+    return one_should_stop
+
+
+def make_mesh() -> Mesh:
+    """All devices of all processes along one axis `data`."""
+    return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def split_over(mesh: Mesh) -> NamedSharding:
+    """The leading axis of an array split over the devices."""
+    return NamedSharding(mesh, PartitionSpec("data"))
+
+
+def new_state(mesh: Mesh, config: Config) -> TrainState:
+    """The state before the first update, on every device."""
+    return jax.jit(partial(init_state, config), out_shardings=replicated(mesh))()
+
+
+def replicate(mesh: Mesh, tree: Tree) -> Tree:
+    """The same arrays on every device, in memory of their own: `jit_update` gives it up."""
+    return jax.jit(lambda tree: tree)(_spread(replicated(mesh), tree))
+
+
+def shard_batch(mesh: Mesh, batch: Batch) -> Batch:
+    """The rows of a batch, the same one in every process, spread over the devices."""
+    return _spread(split_over(mesh), batch)
+
+
+def _spread(sharding: NamedSharding, tree):
+    """Each process gives its own devices their part of arrays that all processes have."""
+
+    def spread(array):
+        if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(spread(jax.random.key_data(array)))
+        array = np.asarray(array)
+        return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+
+    return jax.tree.map(spread, tree)
+
+
+def local_copy(params: Params) -> Params:
+    """One device's copy of replicated parameters, for work that is not spread."""
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
+
+
+def jit_update(mesh: Mesh, config: Config, optimizer: optax.GradientTransformation):
+    """`update` compiled for the mesh: (state, batch) -> (state, sums). Gives up the old state."""
+    return jax.jit(
+        partial(update, config, optimizer),
+        in_shardings=(replicated(mesh), split_over(mesh)),
+        out_shardings=replicated(mesh),
+        donate_argnums=0,
+    )
