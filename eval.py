@@ -33,7 +33,7 @@ def main(words: list[str]) -> None:
 
     from transformer.data.corpus import read_pairs
     from transformer.data.tokenizer import load_tokenizers
-    from transformer.decoding.translator import translate
+    from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu_metric, score
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
@@ -54,7 +54,7 @@ def main(words: list[str]) -> None:
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
     start = time.perf_counter()
-    hypotheses = translate(config, params, tokenizers, sources)
+    hypotheses = translate(make_translator(config, params, tokenizers), sources)
     seconds = time.perf_counter() - start
 
     # Score it.

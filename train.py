@@ -47,7 +47,7 @@ def train(command: TrainCommand) -> None:
     from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.token_store import encode_pairs
     from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
-    from transformer.decoding.translator import translate
+    from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_memory
@@ -57,7 +57,7 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
     from transformer.runs.metrics import Metrics
     from transformer.training import loop, sharding
-    from transformer.training.optimizer import learning_rate, make_optimizer
+    from transformer.training.optimizer import hyperparameters, learning_rate
     from transformer.training.reporter import Reporter
 
     folder, config = command.run, command.settings
@@ -135,14 +135,14 @@ def train(command: TrainCommand) -> None:
 
     # What the loop calls.
     clock = loop.Clock(progress.seconds)
-    rate = learning_rate(config)
+    numbers = hyperparameters(config)
     metrics = Metrics(folder, step) if first else None
     reporter = Reporter(
         metrics and metrics.write,
         config,
         step,
         clock,
-        learning_rate=lambda step: float(rate(step - 1)),
+        learning_rate=lambda step: float(learning_rate(config.model, numbers, step)),
         epoch=lambda step: step / plan.batches_per_epoch,
         unreported=progress.unreported,
     )
@@ -152,7 +152,8 @@ def train(command: TrainCommand) -> None:
 
     def validate(state) -> float:
         params = sharding.local_copy(state.params)
-        outputs = translate(validation_config, params, tokenizers, [s for s, _ in validation])
+        translator = make_translator(validation_config, params, tokenizers)
+        outputs = translate(translator, [s for s, _ in validation])
         value = bleu(outputs, [target for _, target in validation], config.data.target)
         reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
         for (source, target), output in list(zip(validation, outputs))[:3]:
@@ -177,7 +178,7 @@ def train(command: TrainCommand) -> None:
                 (sharding.shard_batch(mesh, batch), position)
                 for batch, position in batches(pairs, plan, config.train.seed, position)
             ),
-            update=sharding.jit_update(mesh, config, make_optimizer(config)),
+            update=sharding.jit_update(mesh, config),
             report=reporter.update,
             checkpoint=checkpoint,
             clock=clock,

@@ -26,14 +26,14 @@ def main(words: list[str]) -> None:
     from itertools import islice
 
     from transformer.data.tokenizer import load_tokenizers
-    from transformer.decoding.translator import decoding_params, translate
+    from transformer.decoding.translator import make_translator, translate
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
 
     devices.demand("any")
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
-    translator = partial(translate, config, decoding_params(config, params), tokenizers)
+    translator = partial(translate, make_translator(config, params, tokenizers))
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,

@@ -1,6 +1,5 @@
 """Our weights as a CTranslate2 model, for decoding.py and test_set.py: float32, ids unchanged."""
 
-import operator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ except ModuleNotFoundError:
 from transformer.config import ModelConfig
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.layers import position_encoding
-from transformer.model.params import Attention, DecoderLayer, Embedding, EncoderLayer, Norm, Params
+from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
 
 if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
@@ -45,12 +44,12 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
     for stack_spec, stack, learned in stacks:
         stack_spec.scale_embeddings = True
         # Its own table has all sines before all cosines; ours must travel with the weights.
-        positions = position_encoding(learned, np.arange(max_length), config.d_model)
+        positions = position_encoding(config, learned, np.arange(max_length))
         stack_spec.position_encodings.encodings = np.asarray(positions)
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)
-        for number, layer_spec in enumerate(stack_spec.layer):
-            set_layer(layer_spec, jax.tree.map(operator.itemgetter(number), stack.layers))
+        for layer_spec, layer in zip(stack_spec.layer, unstack(stack)):
+            set_layer(layer_spec, layer)
     source, target, output = tables(params.embedding)
     spec.encoder.embeddings[0].weight = source
     spec.decoder.embeddings.weight = target
@@ -67,12 +66,6 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
     spec.optimize()
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
-
-
-def tables(embedding: Embedding) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The embedding matrices of source, target and output, some of which may be one."""
-    target = embedding.source if embedding.target is None else embedding.target
-    return embedding.source, target, target if embedding.output is None else embedding.output
 
 
 def vocabulary(size: int) -> list[str]:
@@ -94,13 +87,13 @@ def open_translator(folder: Path, compute_type: str, threads: int, workers: int 
 
 def set_layer(
     spec: "TransformerEncoderLayerSpec | TransformerDecoderLayerSpec",
-    layer: EncoderLayer | DecoderLayer,
+    layer: Layer,
 ) -> None:
     queries, keys, values = inward(layer.self_attention)
     fuse(spec.self_attention.linear[0], queries, keys, values)
     fuse(spec.self_attention.linear[1], outward(layer.self_attention))
     set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
-    if isinstance(layer, DecoderLayer):
+    if layer.cross_attention is not None:
         queries, keys, values = inward(layer.cross_attention)
         fuse(spec.attention.linear[0], queries)
         fuse(spec.attention.linear[1], keys, values)

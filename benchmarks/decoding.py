@@ -68,10 +68,11 @@ from benchmarks.measure import (
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
 from benchmarks.work import floor_seconds, log_probabilities, never_ending
 from transformer.commands.program import run_command
-from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.config import DecodeConfig, ModelConfig
 from transformer.config.settings import BeamSize, Positive
 from transformer.data.batching import pad_sources
-from transformer.decoding.translator import decoding_params, search_batch
+from transformer.decoding.ensemble import make_ensemble
+from transformer.decoding.translator import search_batch
 from transformer.model.params import Params, init_params
 
 BASELINE = "ours-float32"
@@ -203,12 +204,11 @@ def decoder(name: str, task: Task) -> Decoder:
 def our_decoder(settings: DecodeConfig, task: Task) -> Decoder:
     # The longest output is the source without its end, and one more token: LENGTH.
     settings = replace(settings, beam_size=task.beam, alpha=0, max_extra_length=1)
-    config = Config(model=task.model, decode=settings)
-    params = decoding_params(config, varied_params(task.model))
+    ensemble = make_ensemble([(task.model, varied_params(task.model))], settings.dtype)
     sources = padded_sources(task)
 
     def decode() -> np.ndarray:
-        return np.asarray(search_batch(config, params, sources).tokens)[:, 0, :LENGTH]
+        return np.asarray(search_batch(ensemble, settings, sources).tokens)[:, 0, :LENGTH]
 
     return decode
 

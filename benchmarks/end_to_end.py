@@ -43,7 +43,6 @@ from transformer.machine import devices
 from transformer.model.batch import Batch
 from transformer.training import loop, sharding
 from transformer.training.loss import LossSums
-from transformer.training.optimizer import make_optimizer
 from transformer.training.step import TrainState
 
 Stream = Iterator[tuple[Batch, Position]]
@@ -92,7 +91,7 @@ def main(words: list[str]) -> None:
         f"{command.config_file}: {len(pairs):,} pairs, {len(plan.buckets)} batch shapes, "
         f"{plan.padding:.1%} padding (both sides)"
     )
-    update = sharding.jit_update(mesh, config, make_optimizer(config))
+    update = sharding.jit_update(mesh, config)
     state = sharding.new_state(mesh, config)
     state, first_seconds = timed(update_with_each, update, state, full.values())
     state, later_seconds = timed(update_with_each, update, state, full.values())

@@ -27,7 +27,6 @@ from transformer.config.settings import Positive
 from transformer.machine import devices
 from transformer.machine.malloc import keep_memory
 from transformer.training import sharding
-from transformer.training.optimizer import make_optimizer
 
 SENTENCES, LENGTH, VOCABULARY = 32, 32, 37_000
 
@@ -78,7 +77,7 @@ def update() -> None:
     config = replace(config, model=replace(config.model, dtype="float32"))
     mesh = sharding.make_mesh()
     state = sharding.new_state(mesh, config)
-    step = sharding.jit_update(mesh, config, make_optimizer(config))
+    step = sharding.jit_update(mesh, config)
     batch = full_batch(SENTENCES, LENGTH, LENGTH, VOCABULARY)
     jax.block_until_ready(step(state, sharding.shard_batch(mesh, batch)))
 

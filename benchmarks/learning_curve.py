@@ -25,7 +25,7 @@ from transformer.config import Config
 from transformer.config.settings import BeamSize
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import load_tokenizers
-from transformer.decoding.translator import translate
+from transformer.decoding.translator import make_translator, translate
 from transformer.evaluation.scores import score
 from transformer.runs.checkpoint_files import open_to_read
 from transformer.runs.checkpoints import Progress, load_params
@@ -108,7 +108,7 @@ def test_rows(
     rows = []
     for checkpoint in [*map(str, progress), "average"]:
         params, label = load_params(command.run, config, checkpoint)
-        translations = translate(config, params, tokenizers, sources)
+        translations = translate(make_translator(config, params, tokenizers), sources)
         bleu = score(translations, references, config.data.target)[0]
         step = last if checkpoint == "average" else int(checkpoint)
         rows.append(

@@ -17,13 +17,12 @@ from benchmarks.torch_transformer import (
     as_tensor,
     copy_linear,
     copy_norm,
-    layers,
     position_table,
     training_step,
 )
 from transformer.config import Config, ModelConfig
 from transformer.model.batch import BOS, EOS, PAD, Batch
-from transformer.model.params import Attention, DecoderLayer, EncoderLayer, Params
+from transformer.model.params import Attention, Layer, Params, unstack
 
 
 def marian_step(
@@ -84,15 +83,15 @@ def marian_config(config: ModelConfig, length: int) -> MarianConfig:
 def copy_weights(params: Params, marian: MarianMTModel) -> None:
     """Gives Marian our parameters."""
     marian.model.shared.weight.copy_(as_tensor(params.embedding.source))
-    for ours, theirs in zip(layers(params.encoder.layers), marian.model.encoder.layers):
+    for ours, theirs in zip(unstack(params.encoder), marian.model.encoder.layers):
         copy_layer(ours, theirs)
-    for ours, theirs in zip(layers(params.decoder.layers), marian.model.decoder.layers):
+    for ours, theirs in zip(unstack(params.decoder), marian.model.decoder.layers):
         copy_layer(ours, theirs)
         copy_attention(ours.cross_attention, theirs.encoder_attn)
         copy_norm(ours.cross_attention_norm, theirs.encoder_attn_layer_norm)
 
 
-def copy_layer(ours: EncoderLayer | DecoderLayer, theirs: nn.Module) -> None:
+def copy_layer(ours: Layer, theirs: nn.Module) -> None:
     """What encoder and decoder layers have in common."""
     copy_attention(ours.self_attention, theirs.self_attn)
     copy_norm(ours.self_attention_norm, theirs.self_attn_layer_norm)

@@ -57,7 +57,6 @@ from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
 from transformer.machine import devices
 from transformer.training import sharding
-from transformer.training.optimizer import make_optimizer
 
 Axis = Literal[
     "sentences", "length", "vocabulary", "layers", "decode-sentences", "decode-length", "corpus"
@@ -161,7 +160,7 @@ def training(work: Work) -> Callable[[], object]:
     """An update on a full batch, waited for."""
     config = Config(model=model_of(work))
     mesh = sharding.make_mesh()
-    update = sharding.jit_update(mesh, config, make_optimizer(config))
+    update = sharding.jit_update(mesh, config)
     state = sharding.new_state(mesh, config)
     batch = full_batch(work.sentences, work.length, work.length, work.vocabulary)
     batch = sharding.shard_batch(mesh, batch)

@@ -45,7 +45,7 @@ from transformer.config.settings import BeamSize, Positive
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
-from transformer.decoding.translator import decoding_params, translate
+from transformer.decoding import translator as ours
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.model.batch import EOS, PAD
@@ -174,15 +174,14 @@ def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[]
     config = replace(work.config, decode=replace(work.config.decode, dtype=dtype))
     tokenizers = load_tokenizers(work.run / "tokenizer", config.data)
     params, _ = load_params(work.run, config, work.checkpoint)
-    ready = decoding_params(config, params)
-    return partial(our_translations, config, ready, tokenizers, work.sources)
+    translator = ours.make_translator(config, params, tokenizers)
+    return partial(our_translations, translator, work.sources)
 
 
-def our_translations(
-    config: Config, params: Params, tokenizers: Tokenizers, sources: list[str]
-) -> Translations:
-    recorder = Recorder(tokenizers.target)
-    texts = translate(config, params, tokenizers._replace(target=recorder), sources)
+def our_translations(translator: ours.Translator, sources: list[str]) -> Translations:
+    recorder = Recorder(translator.tokenizers.target)
+    tokenizers = translator.tokenizers._replace(target=recorder)
+    texts = ours.translate(replace(translator, tokenizers=tokenizers), sources)
     ids = [list(itertools.takewhile(lambda id: id not in (EOS, PAD), row)) for row in recorder.rows]
     return Translations(texts, ids, sum(EOS not in row for row in recorder.rows))
 

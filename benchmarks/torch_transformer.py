@@ -5,8 +5,7 @@ A contestant of training_step.py, with torch eager or torch.compile.
 
 import itertools
 import math
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import jax
@@ -20,7 +19,7 @@ from benchmarks.measure import cores
 from benchmarks.shapes import LENGTH
 from transformer.config import Config, ModelConfig
 from transformer.model.batch import PAD, Batch
-from transformer.model.params import Attention, DecoderLayer, EncoderLayer, Norm, Params
+from transformer.model.params import Attention, Layer, Norm, Params, unstack
 
 
 def torch_step(
@@ -142,25 +141,18 @@ def copy_weights(params: Params, model: TorchTransformer) -> None:
     """Gives the torch model our parameters."""
     with torch.no_grad():
         model.embedding.weight.copy_(as_tensor(params.embedding.source))
-        for ours, theirs in zip(layers(params.encoder.layers), model.encoder.layers):
+        for ours, theirs in zip(unstack(params.encoder), model.encoder.layers):
             copy_attention(ours.self_attention, theirs.self_attn)
             copy_norm(ours.self_attention_norm, theirs.norm1)
             copy_feed_forward(ours, theirs)
             copy_norm(ours.feed_forward_norm, theirs.norm2)
-        for ours, theirs in zip(layers(params.decoder.layers), model.decoder.layers):
+        for ours, theirs in zip(unstack(params.decoder), model.decoder.layers):
             copy_attention(ours.self_attention, theirs.self_attn)
             copy_norm(ours.self_attention_norm, theirs.norm1)
             copy_attention(ours.cross_attention, theirs.multihead_attn)
             copy_norm(ours.cross_attention_norm, theirs.norm2)
             copy_feed_forward(ours, theirs)
             copy_norm(ours.feed_forward_norm, theirs.norm3)
-
-
-def layers(stack: EncoderLayer | DecoderLayer) -> Iterator[EncoderLayer | DecoderLayer]:
-    """The layers of a stack one by one."""
-    count = jax.tree.leaves(stack)[0].shape[0]
-    for number in range(count):
-        yield jax.tree.map(operator.itemgetter(number), stack)
 
 
 def copy_attention(ours: Attention, theirs: nn.MultiheadAttention) -> None:
@@ -172,7 +164,7 @@ def copy_attention(ours: Attention, theirs: nn.MultiheadAttention) -> None:
     copy_linear(ours.w_o, ours.b_o, theirs.out_proj)
 
 
-def copy_feed_forward(ours: EncoderLayer | DecoderLayer, theirs: nn.Module) -> None:
+def copy_feed_forward(ours: Layer, theirs: nn.Module) -> None:
     copy_linear(ours.feed_forward.w_1, ours.feed_forward.b_1, theirs.linear1)
     copy_linear(ours.feed_forward.w_2, ours.feed_forward.b_2, theirs.linear2)
 

@@ -63,7 +63,6 @@ from transformer.config.settings import Fraction, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
 from transformer.training import sharding
-from transformer.training.optimizer import make_optimizer
 from transformer.training.step import init_state
 
 Peer = Literal["torch-eager", "torch-compile", "marian"]
@@ -145,7 +144,7 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
     mesh = sharding.make_mesh()
     turns = itertools.cycle([sharding.shard_batch(mesh, batch) for batch in batches])
     state = sharding.new_state(mesh, config)
-    update = sharding.jit_update(mesh, config, make_optimizer(config))
+    update = sharding.jit_update(mesh, config)
 
     def step() -> float:
         nonlocal state
@@ -158,8 +157,8 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
 
 def planned_bytes(config: Config, batch: Batch) -> int:
     """Memory of our update by XLA's analysis: the state, which it gives up, and what is beside."""
-    state = jax.eval_shape(partial(init_state, config))
-    update = sharding.jit_update(sharding.make_mesh(), config, make_optimizer(config))
+    state = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
+    update = sharding.jit_update(sharding.make_mesh(), config)
     plan = update.lower(state, batch).compile().memory_analysis()
     return plan.argument_size_in_bytes + plan.temp_size_in_bytes
 
@@ -168,7 +167,7 @@ def check_same_work(
     names: Sequence[str], config: Config, batches: list[Batch], updates: int = 3
 ) -> None:
     """Prints how far the losses of the same updates are from ours; stops if they are far."""
-    params = init_state(config).params
+    params = init_state(config.model, jax.random.key(0)).params
     steps = {name: build(name, config, batches, params) for name in names}
     losses = {name: np.array([step() for _ in range(updates)]) for name, step in steps.items()}
     far = {name: np.abs(losses[name] - losses["ours"]).max() for name in names[1:]}

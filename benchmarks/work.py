@@ -9,9 +9,10 @@ import numpy as np
 
 from benchmarks.measure import Ceilings, full_batch
 from benchmarks.shapes import LENGTH
-from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.config import DecodeConfig, ModelConfig
+from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE
-from transformer.decoding.translator import decoding_params, search_batch
+from transformer.decoding.translator import search_batch
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
 from transformer.model.params import Params, init_params
@@ -55,14 +56,12 @@ def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[
 
     Random weights, with a bias on the output that makes the end of a sentence impossible.
     """
-    config = Config(
-        model=replace(model, output_bias=True),
-        decode=DecodeConfig(beam_size=4, alpha=0.0, max_extra_length=1),  # the source's EOS
-    )
-    params = never_ending(init_params(config.model, jax.random.key(0)))
-    params = decoding_params(config, params)
+    model = replace(model, output_bias=True)
+    settings = DecodeConfig(beam_size=4, alpha=0.0, max_extra_length=1)  # the source's EOS
+    params = never_ending(init_params(model, jax.random.key(0)))
+    ensemble = make_ensemble([(model, params)], settings.dtype)
     source = full_batch(sentences, length, length, model.source_vocab_size).source
-    return lambda: jax.block_until_ready(search_batch(config, params, source))
+    return lambda: jax.block_until_ready(search_batch(ensemble, settings, source))
 
 
 def never_ending(params: Params) -> Params:

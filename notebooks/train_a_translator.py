@@ -103,7 +103,7 @@ plt.show()
 
 # %%
 from transformer.data.tokenizer import load_tokenizers
-from transformer.decoding.translator import translate
+from transformer.decoding.translator import make_translator, translate
 from transformer.machine import devices
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
@@ -112,11 +112,12 @@ devices.demand("any")  # numbers of 32 bits; what is compiled is kept
 config = load_run_config(run)
 tokenizers = load_tokenizers(run / "tokenizer", config.data)
 params, which = load_params(run, config, "best")
+translator = make_translator(config, params, tokenizers)
 sentences = [
     "If it rains, the children cannot visit the museum.",
     "Tomorrow I want to visit my friend in the city.",
 ]
-for sentence, translation in zip(sentences, translate(config, params, tokenizers, sentences)):
+for sentence, translation in zip(sentences, translate(translator, sentences)):
     print(f"{sentence}\n    {translation}")
 
 # %% [markdown]
@@ -128,7 +129,7 @@ for sentence, translation in zip(sentences, translate(config, params, tokenizers
 from transformer.evaluation.scores import score
 
 pairs = list(read_pairs(config.data, "test"))
-hypotheses = translate(config, params, tokenizers, [source for source, _ in pairs])
+hypotheses = translate(translator, [source for source, _ in pairs])
 print(which)
 for metric in score(hypotheses, [target for _, target in pairs], config.data.target):
     print(metric)
@@ -149,7 +150,7 @@ from transformer.model.encoder_decoder import cross_attention_weights, encode
 
 sentence = sentences[0]
 [source_ids] = tokenizers.source.encode([sentence])
-[target_ids] = tokenizers.target.encode(translate(config, params, tokenizers, [sentence]))
+[target_ids] = tokenizers.target.encode(translate(translator, [sentence]))
 memory = encode(config.model, params, pad_sources([source_ids], rows=1, length=len(source_ids) + 1))
 target_in = np.array([[BOS, *target_ids]], np.int32)
 weights = cross_attention_weights(config.model, params, memory, target_in)

@@ -51,7 +51,7 @@ import jax.numpy as jnp
 from transformer.config import Config, ModelConfig, TrainConfig
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.params import init_params
-from transformer.training.optimizer import make_optimizer
+from transformer.training.optimizer import hyperparameters
 from transformer.training.step import update
 
 VOCABULARY = 23
@@ -127,9 +127,10 @@ def random_batch():
 
 @pytest.fixture(scope="session")
 def compiled_update():
-    """A function from a config to one update on one device: (state, batch) -> (state, sums)."""
+    """A function from a config to one update on one device: (state, batch) -> (state, report)."""
 
     def build(config):
-        return jax.jit(partial(update, config, make_optimizer(config)))
+        compiled = jax.jit(partial(update, config.model, config.train.micro_batches))
+        return partial(compiled, hyperparameters(config))
 
     return build

@@ -9,8 +9,13 @@ import pytest
 
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import Tokenizers, train_tokenizer
+from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE, SearchResult
-from transformer.decoding.translator import decoding_params, search_batch, translate
+from transformer.decoding.translator import (
+    make_translator,
+    search_batch,
+    translate,
+)
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
 
@@ -47,7 +52,7 @@ def translator(tokenizers, small_model, random_params):
 
     def run(sentences, params=params, **decode):
         changed = replace(config, decode=replace(config.decode, **decode))
-        return translate(changed, params, tokenizers, sentences)
+        return translate(make_translator(changed, params, tokenizers), sentences)
 
     return config, params, run
 
@@ -105,7 +110,7 @@ def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translat
     """A batch of 32 ends where the padding grows; whoever has less company goes with the longer."""
     batches = []
 
-    def echo(config, params, source):
+    def echo(ensemble, settings, source):
         batches.append((source.shape[1], int((source != PAD).any(1).sum())))
         return SearchResult(source[:, None], np.zeros((len(source), 1)))
 
@@ -120,21 +125,20 @@ def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translat
     assert sorted(count for _, count in batches) == [16, 32, 32, 32, 32]
 
 
-def test_parameters_made_ready_beforehand_change_nothing(translator, tokenizers):
-    config, params, run = translator
-    ready = decoding_params(config, params)
-    assert translate(config, ready, tokenizers, SENTENCES) == run(SENTENCES)
+def searched(config, params, source):
+    ensemble = make_ensemble([(config.model, params)], config.decode.dtype)
+    return search_batch(ensemble, config.decode, source)
 
 
 def test_decoding_in_16_bits_is_nearly_the_same_search(translator):
     config, params, _ = translator
     half = replace(config, decode=replace(config.decode, dtype="bfloat16"))
-    ready = decoding_params(half, params)
-    matrices = [ready.embedding.source, ready.decoder.layers[0].feed_forward.w_1]
+    [ready] = make_ensemble([(half.model, params)], "bfloat16").params
+    matrices = [ready.params.embedding.source, ready.layers[0].feed_forward.w_1]
     assert {matrix.dtype for matrix in matrices} == {jnp.bfloat16.dtype}
     source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]])
-    scores = search_batch(half, ready, source).scores[:, 0]
-    np.testing.assert_allclose(scores, search_batch(config, params, source).scores[:, 0], rtol=0.05)
+    scores = searched(half, params, source).scores[:, 0]
+    np.testing.assert_allclose(scores, searched(config, params, source).scores[:, 0], rtol=0.05)
 
 
 def test_a_very_long_sentence_is_neither_dropped_nor_shortened(translator, tokenizers):
@@ -156,9 +160,9 @@ def test_learned_positions_end_somewhere_and_there_a_sentence_is_cut_with_a_warn
     config = replace(translator[0], model=model)
     long = "the cat sleeps and the dog reads a book"
     with pytest.warns(UserWarning, match=r"cut after 19 \(model\.max_positions\): 'the cat"):
-        translations = translate(config, params, tokenizers, ["a dog", long, ""])
+        translations = translate(make_translator(config, params, tokenizers), ["a dog", long, ""])
     assert len(translations) == 3
-    assert translations[0] == translate(config, params, tokenizers, ["a dog"])[0]
+    assert translations[0] == translate(make_translator(config, params, tokenizers), ["a dog"])[0]
 
 
 def test_a_very_long_line_is_cut_with_a_warning_and_keeps_its_place(translator, tokenizers):
@@ -166,8 +170,9 @@ def test_a_very_long_line_is_cut_with_a_warning_and_keeps_its_place(translator, 
     config = replace(config, decode=replace(config.decode, max_source_length=12))
     lines = ["a dog", "the cat sleeps " * 10_000, ""]
     with pytest.warns(UserWarning, match=r"150,000 tokens was cut after 12 \(decode\.max_source"):
-        translations = translate(config, params, tokenizers, lines)
-    alone = [translate(config, params, tokenizers, [line])[0] for line in ("a dog", lines[1][:11])]
+        translations = translate(make_translator(config, params, tokenizers), lines)
+    run = make_translator(config, params, tokenizers)
+    alone = [translate(run, [line])[0] for line in ("a dog", lines[1][:11])]
     assert translations == [*alone, ""]
 
 
@@ -176,7 +181,7 @@ def test_limits_are_the_source_tokens_and_a_few_more(translator, beam):
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, beam_size=beam, max_extra_length=3))
     source = jnp.asarray([[5, 6, 7, 8, EOS], [5, EOS, PAD, PAD, PAD], [PAD] * 5])
-    tokens = np.asarray(search_batch(config, endless(params), source).tokens[:, 0])
+    tokens = np.asarray(searched(config, endless(params), source).tokens[:, 0])
     assert (tokens != PAD).sum(1).tolist() == [4 + 3, 1 + 3, 0]
 
 
@@ -184,7 +189,7 @@ def test_scores_are_those_of_the_model_on_the_whole_translation(translator):
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, beam_size=3))
     source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD], [11, 12, 13, EOS, PAD]])
-    result = search_batch(config, params, source)
+    result = searched(config, params, source)
     sources = jnp.repeat(source, 3, axis=0)
     tokens = np.asarray(result.tokens).reshape(9, -1)
     target_in = np.concatenate([np.full((9, 1), BOS), tokens[:, :-1]], 1)
@@ -205,7 +210,7 @@ def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(transla
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, beam_size=1))
     source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]])
-    result = np.asarray(search_batch(config, params, source).tokens[:, 0])
+    result = np.asarray(searched(config, params, source).tokens[:, 0])
     memory = encode(config.model, params, source)
     compiled = jax.jit(lambda target_in: decode(config.model, params, memory, target_in))
     prefix = np.full((2, 9), PAD, np.int32)

@@ -10,15 +10,9 @@ import pytest
 from transformer.model.batch import PAD
 from transformer.model.encoder_decoder import decode, encode
 from transformer.model.layers import layer_norm
-from transformer.model.params import Norm
+from transformer.model.params import Norm, unstack
 
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
-
-
-def layers_of(stack):
-    """The layers of a stack one by one."""
-    count = jax.tree.leaves(stack.layers)[0].shape[0]
-    return [jax.tree.map(lambda leaf: leaf[n], stack.layers) for n in range(count)]
 
 
 def to_torch(array):
@@ -88,7 +82,7 @@ def test_whole_model_equals_torchs_layers(
     table = params.embedding.source
     padding = to_torch(batch.source == PAD)
     x = torch_embed(table, batch.source)
-    for ours in layers_of(params.encoder):
+    for ours in unstack(params.encoder):
         x = torch_layer(model, ours, torch.nn.TransformerEncoderLayer)(
             x, src_key_padding_mask=padding
         )
@@ -99,7 +93,7 @@ def test_whole_model_equals_torchs_layers(
     memory = x
     x = torch_embed(table, batch.target_in)
     future = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), diagonal=1)
-    for ours in layers_of(params.decoder):
+    for ours in unstack(params.decoder):
         x = torch_layer(model, ours, torch.nn.TransformerDecoderLayer)(
             x, memory, tgt_mask=future, memory_key_padding_mask=padding
         )

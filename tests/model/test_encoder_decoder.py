@@ -9,22 +9,20 @@ import pytest
 
 from transformer.model.batch import PAD
 from transformer.model.encoder_decoder import (
+    Memory,
     cross_attention_weights,
     decode,
-    decoder_layer,
+    embed_source,
     embed_target,
     encode,
-    encoder_layer,
     final_norm,
+    layer_memory,
     logits,
+    offsets_between,
+    run_layer,
 )
-from transformer.model.layers import (
-    causal_mask,
-    embed,
-    key_value,
-    padding_mask,
-    position_encoding,
-)
+from transformer.model.layers import causal_mask, padding_mask
+from transformer.model.params import unstack
 
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -33,12 +31,6 @@ NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 def predict(model, params, source, target_in):
     """Logits at every target position."""
     return decode(model, params, encode(model, params, source), target_in)
-
-
-def layers_of(stack):
-    """The layers of a stack one by one."""
-    count = jax.tree.leaves(stack.layers)[0].shape[0]
-    return [jax.tree.map(lambda leaf: leaf[n], stack.layers) for n in range(count)]
 
 
 # ---------------------------------------------------------------- what the decoder may look at
@@ -153,20 +145,19 @@ def test_stacked_layers_equal_the_layers_one_by_one(small_model, random_params, 
     @jax.jit
     def one_by_one(params, source, target_in):
         mask = padding_mask(source)
-        positions = position_encoding(None, jnp.arange(source.shape[1])[None], model.d_model)
-        x = embed(model, params.embedding.source, positions, source)
-        for layer in layers_of(params.encoder):
-            x = encoder_layer(model, layer, x, mask)
-        memory = final_norm(model, params.encoder, x)
+        positions = jnp.arange(source.shape[1])[None]
+        x = embed_source(model, params.embedding, source, positions)
+        for layer in unstack(params.encoder):
+            x, _, _ = run_layer(model, layer, x, mask, offsets_between(positions, positions))
+        memory = Memory(final_norm(model, params.encoder.norm, x), mask, None)
         positions = jnp.arange(target_in.shape[1])[None]
         x = embed_target(model, params.embedding, target_in, positions)
-        for layer in layers_of(params.decoder):
-            cross_kv = key_value(layer.cross_attention, memory)
-            seen = causal_mask(target_in.shape[1])
-            x, _, _ = decoder_layer(model, layer, x, cross_kv, seen, mask)
-        return logits(params.embedding, final_norm(model, params.decoder, x))
+        for layer in unstack(params.decoder):
+            seen, offsets = causal_mask(target_in.shape[1]), offsets_between(positions, positions)
+            x, _, _ = run_layer(model, layer, x, seen, offsets, layer_memory(layer, memory))
+        return logits(params.embedding, final_norm(model, params.decoder.norm, x))
 
-    assert len(layers_of(params.encoder)) == 3
+    assert len(unstack(params.encoder)) == 3
     np.testing.assert_allclose(
         one_by_one(params, batch.source, batch.target_in),
         predict(model, params, batch.source, batch.target_in),

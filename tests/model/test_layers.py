@@ -25,6 +25,7 @@ from transformer.model.layers import (
     position_encoding,
     project,
     random_bits,
+    sinusoids,
 )
 from transformer.model.params import Attention, FeedForward, Norm
 
@@ -124,7 +125,7 @@ def test_causal_mask_lets_a_position_see_itself_and_what_came_before():
 
 
 def test_sinusoids_equal_the_formula():
-    encoding = position_encoding(None, jnp.arange(50), 12)
+    encoding = sinusoids(jnp.arange(50), 12)
     for position in (0, 1, 7, 49):
         for i in range(6):
             angle = position / 10000 ** (2 * i / 12)
@@ -132,10 +133,10 @@ def test_sinusoids_equal_the_formula():
             assert encoding[position, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-5)
 
 
-def test_learned_positions_are_rows_of_their_table():
-    table = jax.random.normal(jax.random.key(0), (9, 4))
+def test_learned_positions_are_rows_of_their_table(small_model):
+    table, rows = jax.random.normal(jax.random.key(0), (9, 4)), jnp.asarray([3, 8])
     np.testing.assert_array_equal(
-        position_encoding(table, jnp.asarray([[3, 8]]), 4)[0], table[jnp.asarray([3, 8])]
+        position_encoding(small_model(positions="learned"), table, rows[None])[0], table[rows]
     )
 
 

@@ -34,7 +34,7 @@ def config(small_config):
 @pytest.fixture(scope="module")
 def state(config, random_batch, compiled_update):
     """A state after one update, so that Adam has something to remember."""
-    first = jax.jit(init_state, static_argnums=0)(config)
+    first = jax.jit(partial(init_state, config.model))(jax.random.key(config.train.seed))
     return compiled_update(config)(first, random_batch())[0]
 
 

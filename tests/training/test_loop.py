@@ -40,7 +40,7 @@ class Recorder:
 @cache
 def some_state():
     """A state without its arrays: only shapes."""
-    return jax.eval_shape(partial(init_state, Config()))
+    return jax.eval_shape(partial(init_state, Config().model), jax.random.key(0))
 
 
 def run(recorder, first_step=0, clock=None, **settings):

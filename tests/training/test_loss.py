@@ -73,8 +73,7 @@ def test_large_logits_do_not_overflow():
 
 @pytest.fixture
 def compute_sums(small_config):
-    config = small_config(label_smoothing=0.1)
-    return jax.jit(lambda params, batch: loss_sums(config, params, batch))
+    return jax.jit(lambda params, batch: loss_sums(small_config().model, params, batch, 0.1))
 
 
 def test_padding_is_not_counted_and_does_not_count(

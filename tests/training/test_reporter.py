@@ -9,6 +9,11 @@ from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
 from transformer.training.reporter import Reporter
+from transformer.training.step import Report
+
+
+def told(gradient_norm=1.0, **sums):
+    return Report(LossSums(**sums), gradient_norm)
 
 
 @pytest.fixture
@@ -39,14 +44,15 @@ def reporter(written):
 
 def test_means_are_sums_over_tokens_not_means_of_means(reporter, written, capsys):
     writer = reporter(log_every=2, steps=10)
-    writer.update(1, LossSums(loss=20.0, nll=10.0, correct=1.0, tokens=10.0))
-    writer.update(2, LossSums(loss=10.0, nll=80.0, correct=29.0, tokens=20.0))
+    writer.update(1, told(loss=20.0, nll=10.0, correct=1.0, tokens=10.0))
+    writer.update(2, told(loss=10.0, nll=80.0, correct=29.0, tokens=20.0, gradient_norm=4.0))
     writer.close()
     [line] = written
     assert line["step"] == 2
     assert line["loss"] == pytest.approx(30 / 30)
     assert line["perplexity"] == pytest.approx(math.exp(90 / 30))
     assert line["accuracy"] == pytest.approx(30 / 30)
+    assert line["gradient_norm"] == 2.5
     assert line["learning_rate"] == 0.002
     assert line["epoch"] == 0.2
     assert line["tokens_per_second"] > 0
@@ -58,7 +64,7 @@ def test_means_are_sums_over_tokens_not_means_of_means(reporter, written, capsys
 def test_each_report_begins_anew_and_the_last_update_is_reported(reporter, written):
     writer = reporter(log_every=2, steps=5)
     for step in range(1, 6):
-        writer.update(step, LossSums(loss=float(step), nll=1.0, correct=0.0, tokens=1.0))
+        writer.update(step, told(loss=float(step), nll=1.0, correct=0.0, tokens=1.0))
     writer.close()
     assert [(line["step"], line["loss"]) for line in written] == [
         (2, 1.5),
@@ -70,9 +76,9 @@ def test_each_report_begins_anew_and_the_last_update_is_reported(reporter, writt
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_not_a_number_is_an_error_that_names_the_update(reporter, loss):
     writer = reporter(log_every=100)
-    writer.update(6, LossSums(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
+    writer.update(6, told(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
     with pytest.raises(UserError, match="update 7 .*warmup_steps"):
-        writer.update(7, LossSums(loss=loss, nll=1.0, correct=0.0, tokens=1.0))
+        writer.update(7, told(loss=loss, nll=1.0, correct=0.0, tokens=1.0))
 
 
 def test_a_validation_is_one_more_line(reporter, written):
@@ -85,7 +91,7 @@ def test_a_validation_is_one_more_line(reporter, written):
 
 def test_a_line_after_a_stop_counts_the_updates_before_it_too(reporter, written):
     def sums(step):
-        return LossSums(loss=0.1 * step, nll=0.3, correct=1.0, tokens=7.0 + step)
+        return told(loss=0.1 * step, nll=0.3, correct=1.0, tokens=7.0 + step)
 
     undisturbed = reporter(log_every=4)
     for step in range(1, 5):
@@ -114,7 +120,7 @@ def test_time_left_does_not_count_the_compiling_of_first_updates(reporter, capsy
     writer = reporter(clock=clock, log_every=10, steps=1010)
     for step in range(1, 11):
         clock.seconds += 60.0 if step <= 4 else 0.5  # four shapes are compiled, a minute each
-        writer.update(step, LossSums(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
+        writer.update(step, told(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
     writer.close()
     assert "8 min 20 s left" in capsys.readouterr().out  # 1,000 updates of half a second
 
@@ -122,7 +128,7 @@ def test_time_left_does_not_count_the_compiling_of_first_updates(reporter, capsy
 def test_a_model_that_is_worse_than_guessing_after_the_warm_up_is_told_of_once(reporter, capsys):
     writer = reporter(log_every=1, warmup_steps=3)
     for step, nll in enumerate([9.0, 9.0, 4.0, 9.0, 9.0], start=1):  # guessing: log 100 = 4.6
-        writer.update(step, LossSums(loss=1.0, nll=nll, correct=0.0, tokens=1.0))
+        writer.update(step, told(loss=1.0, nll=nll, correct=0.0, tokens=1.0))
         assert bool(writer.warning) == (step > 3)
     writer.close()
     shown = capsys.readouterr().out
@@ -132,8 +138,8 @@ def test_a_model_that_is_worse_than_guessing_after_the_warm_up_is_told_of_once(r
 
 def test_a_new_model_has_not_diverged_but_one_that_explodes_while_warming_up_has(reporter):
     writer = reporter(log_every=1, warmup_steps=1000, steps=2)
-    writer.update(1, LossSums(loss=1.0, nll=9.0, correct=0.0, tokens=1.0))
+    writer.update(1, told(loss=1.0, nll=9.0, correct=0.0, tokens=1.0))
     assert not writer.warning
-    writer.update(2, LossSums(loss=1.0, nll=1e9, correct=0.0, tokens=1.0))
+    writer.update(2, told(loss=1.0, nll=1e9, correct=0.0, tokens=1.0))
     assert "training has diverged: 1e+09 nats/token" in writer.warning
     writer.close()

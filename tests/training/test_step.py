@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from jax.extend.core import jaxprs_in_params
 
 from transformer.config import Config, OptimizerConfig
 from transformer.model.batch import BOS, EOS
-from transformer.training.optimizer import make_optimizer
-from transformer.training.step import apply, gradients, init_state
+from transformer.training.optimizer import hyperparameters, learning_rate
+from transformer.training.step import apply, gradients, init_state, update
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "update.json"
 HOW_TO_REGENERATE = (
@@ -32,7 +33,7 @@ def quick(config):
 
 
 def start_of(config):
-    return jax.jit(init_state, static_argnums=0)(config)
+    return jax.jit(partial(init_state, config.model))(jax.random.key(config.train.seed))
 
 
 def assert_close(a, b, **tolerance):
@@ -45,8 +46,8 @@ def test_accumulation_over_micro_batches_equals_the_big_batch(
     params, batch = random_params(small_config().model), random_batch(rows=12)
     results = []
     for parts in (1, 2, 3):
-        config = small_config(micro_batches=parts)
-        grads, sums = jax.jit(partial(gradients, config))(params, batch)
+        compute = jax.jit(partial(gradients, small_config().model, parts))
+        grads, sums = compute(params, batch, 0.1)
         results.append((jax.tree.map(lambda g, sums=sums: g / sums.tokens, grads), sums))
     assert_close(results[1], results[0], atol=1e-6, rtol=1e-5)
     assert_close(results[2], results[0], atol=1e-6, rtol=1e-5)
@@ -57,14 +58,79 @@ def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
 ):
     config = quick(small_config(micro_batches=2))
     state, batch = start_of(config), random_batch(rows=12)
-    grads, sums = jax.jit(partial(gradients, config))(state.params, batch)
-    expected = jax.jit(partial(apply, make_optimizer(config)))(state, grads, sums)
-    updated, updated_sums = compiled_update(config)(state, batch)
+    grads, sums = jax.jit(partial(gradients, config.model, 2))(state.params, batch, 0.1)
+    expected, _ = jax.jit(partial(apply, config.model, hyperparameters(config)))(state, grads, sums)
+    updated, told = compiled_update(config)(state, batch)
     assert_close(updated.params, expected.params, atol=1e-6)
-    assert_close(updated_sums, sums, rtol=1e-6)
+    assert_close(told.sums, sums, rtol=1e-6)
     # Adam's first moment is a tenth of the gradient that it was given.
-    moment = next(leaf for leaf in updated.opt_state if hasattr(leaf, "mu")).mu
-    assert_close(moment, jax.tree.map(lambda g: g / sums.tokens / 10, grads), atol=1e-7, rtol=1e-4)
+    mean = jax.tree.map(lambda g: g / sums.tokens, grads)
+    assert_close(updated.opt_state.mu, jax.tree.map(lambda g: g / 10, mean), atol=1e-7, rtol=1e-4)
+    np.testing.assert_allclose(told.gradient_norm, norm_of(mean), rtol=1e-5)
+
+
+def norm_of(tree):
+    return np.sqrt(sum(np.square(leaf, dtype=np.float64).sum() for leaf in jax.tree.leaves(tree)))
+
+
+def test_clipping_shortens_long_gradients_to_the_limit_and_leaves_short_ones(
+    small_config, random_batch, compiled_update
+):
+    config, batch = quick(small_config()), random_batch()
+    state = start_of(config)
+    free, told = compiled_update(config)(state, batch)
+    norm = float(told.gradient_norm)
+
+    def clipped_at(limit):
+        settings = replace(config.optimizer, clip_norm=limit)
+        return compiled_update(replace(config, optimizer=settings))(state, batch)[0]
+
+    short = clipped_at(norm / 2)
+    assert_close(
+        short.opt_state.mu, jax.tree.map(lambda m: m / 2, free.opt_state.mu), rtol=1e-5, atol=1e-9
+    )
+    jax.tree.map(np.testing.assert_array_equal, clipped_at(norm * 2).params, free.params)
+
+
+def test_the_first_update_moves_by_the_first_learning_rate(
+    small_config, random_batch, compiled_update
+):
+    config = quick(small_config())
+    state = start_of(config)
+    new, _ = compiled_update(config)(state, random_batch())
+    before, after = (s.params.decoder.layers.feed_forward.w_2 for s in (state, new))
+    moved = np.abs(after - before)
+    # Adam's first direction is the sign of the gradient.
+    rate = learning_rate(config.model, hyperparameters(config), 1)
+    np.testing.assert_allclose(np.median(moved), rate, rtol=1e-3)
+
+
+def test_other_numbers_of_training_are_the_same_program(small_config, random_batch):
+    """Schedule, Adam, clipping, smoothing and seed are arguments: nothing is compiled for them."""
+    changes = {
+        "optimizer": {
+            "warmup_steps": 7, "scale": 2.0, "cooldown_steps": 3, "beta_1": 0.8, "beta_2": 0.9,
+            "epsilon": 1e-3, "clip_norm": 0.5,
+        },
+        "train": {"steps": 9, "label_smoothing": 0.3, "seed": 5},
+    }  # fmt: skip
+    config = small_config()
+    other = replace(
+        config,
+        **{name: replace(getattr(config, name), **values) for name, values in changes.items()},
+    )
+
+    def programs(config):
+        key = jax.random.key(config.train.seed)
+        state, batch = start_of(config), random_batch()
+        return [
+            jax.jit(partial(init_state, config.model)).lower(key).as_text(),
+            jax.jit(partial(update, config.model, 1))
+            .lower(hyperparameters(config), state, batch)
+            .as_text(),
+        ]
+
+    assert programs(config) == programs(other)
 
 
 EVERY_BIAS = {"attention_bias": True, "output_bias": True, "positions": "learned"}
@@ -91,7 +157,8 @@ def test_gradients_in_16_bits_sum_many_tokens_in_32(
     batch = random_batch(rows=4096, source_length=8, target_length=8)
     configs = [small_config(changes | {"dtype": name}) for name in ("float32", "bfloat16")]
     params = random_params(configs[0].model)
-    exact, rough = (named(jax.jit(partial(gradients, c))(params, batch)[0]) for c in configs)
+    computed = (jax.jit(partial(gradients, c.model, 1))(params, batch, 0.1) for c in configs)
+    exact, rough = (named(found) for found, _ in computed)
 
     def assert_near(found, expected, scale, name):
         # What is left are activations and their gradients, rounded by up to 0.2 % some ten times in
@@ -126,7 +193,9 @@ def test_in_16_bits_products_are_of_16_and_sums_of_32_whatever_the_backend(
     dropped = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.1)
     config = small_config(changes | dropped | {"dtype": "bfloat16"})
     params, batch = random_params(config.model), random_batch()
-    program = jax.make_jaxpr(partial(gradients, config))(params, batch, jax.random.key(0))
+    program = jax.make_jaxpr(partial(gradients, config.model, 1))(
+        params, batch, 0.1, jax.random.key(0)
+    )
     found = {"dot_general": set(), "scatter-add": set(), "reduce_sum": set()}
     for operation in operations(program.jaxpr):
         if operation.primitive.name in found:
@@ -145,8 +214,8 @@ def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch, compiled_
     step, state = compiled_update(config), start_of(config)
     batch, losses = random_batch(source_length=7, target_length=6), []
     for _ in range(30):
-        state, sums = step(state, batch)
-        losses.append(float(sums.loss / sums.tokens))
+        state, told = step(state, batch)
+        losses.append(float(told.sums.loss / told.sums.tokens))
     assert state.step == 30
     assert losses[-1] < 0.5 * losses[0]
 
@@ -156,9 +225,9 @@ def test_dropout_differs_between_steps_and_repeats_for_the_same_step(
 ):
     config = quick(small_config(model={"dropout": 0.1}, micro_batches=2))
     step, state, batch = compiled_update(config), start_of(config), random_batch()
-    first, again = step(state, batch)[1].loss, step(state, batch)[1].loss
-    other_step = step(state.replace(step=jnp.int32(1)), batch)[1].loss
-    other_seed = step(state.replace(key=jax.random.key(99)), batch)[1].loss
+    first, again = step(state, batch)[1].sums.loss, step(state, batch)[1].sums.loss
+    other_step = step(state.replace(step=jnp.int32(1)), batch)[1].sums.loss
+    other_seed = step(state.replace(key=jax.random.key(99)), batch)[1].sums.loss
     assert first == again
     assert len({float(first), float(other_step), float(other_seed)}) == 3
 
@@ -172,7 +241,7 @@ def test_dropout_differs_between_micro_batches(small_config, random_params, rand
 
     @partial(jax.jit, static_argnums=0)
     def loss(config, batch, key):
-        return gradients(config, params, batch, key)[1].loss
+        return gradients(config.model, config.train.micro_batches, params, batch, 0.1, key)[1].loss
 
     both = loss(config, batch, key)
     alone = small_config(model={"dropout": 0.5})
@@ -192,8 +261,8 @@ def test_three_updates_give_the_parameters_on_file(small_config, random_batch, c
     config = quick(small_config(model={"dropout": 0.1}, micro_batches=2))
     step, state = compiled_update(config), start_of(config)
     for seed in range(3):
-        state, sums = step(state, random_batch(seed=seed))
-    result = {"loss": float(sums.loss), "tokens": float(sums.tokens)}
+        state, told = step(state, random_batch(seed=seed))
+    result = {"loss": float(told.sums.loss), "tokens": float(told.sums.tokens)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         result[name] = float(np.abs(np.asarray(leaf, np.float64)).sum())

@@ -41,10 +41,10 @@ class ModelConfig:
     """Tokens in the source vocabulary; 0: filled in from the tokenizer by train.py."""
     target_vocab_size: Count = 0
     """Tokens in the target vocabulary; 0: filled in from the tokenizer by train.py."""
-    encoder_layers: Positive = 6
-    """N, layers in the encoder."""
-    decoder_layers: Positive = 6
-    """N, layers in the decoder."""
+    encoder_layers: Count = 6
+    """N, layers in the encoder; 0: a decoder alone, which continues text (a language model)."""
+    decoder_layers: Count = 6
+    """N, layers in the decoder; 0: an encoder alone, which fills in blanks (a masked model)."""
     d_model: Positive = 512
     """Width of the model."""
     num_heads: Positive = 8
@@ -61,18 +61,25 @@ class ModelConfig:
     """post: LayerNorm(x + Sublayer(x)), the paper's; pre: x + Sublayer(LayerNorm(x))."""
     norm_epsilon: PositiveNumber = 1e-6
     """Added to the variance in layer normalisation."""
-    activation: Literal["relu", "gelu", "swish"] = "relu"
-    """Activation inside the feed-forward layers."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "relu"
+    """Activation inside the feed-forward layers; gelu_tanh is GPT-2's."""
     attention_bias: bool = False
     """Biases in the four projections of attention (none in the paper)."""
     output_bias: bool = False
     """A bias on the logits."""
     tying: Literal["all", "target", "none"] = "all"
     """Shared embeddings: source, target and output (the paper's); target and output; none."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Position encoding (section 3.5)."""
+    embedding_scale: bool = True
+    """Embeddings times sqrt(d_model), as in the paper (section 3.4)."""
+    positions: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
+    """Position encoding (section 3.5); relative: a learned bias a head for how far tokens are from
+    each other."""
     max_positions: Positive = 1024
-    """Rows of the learned position table; the sinusoidal one has no end."""
+    """Rows of the learned position table; the other kinds have no end."""
+    max_offset: Positive = 64
+    """With relative positions: tokens further away than this count as this far."""
+    recompute: bool = False
+    """Compute each layer again for its gradients: less memory, about a third more time."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
 

@@ -98,7 +98,7 @@ def proceed(
     step: Step,
     reorder: Reorder,
     state: SearchState,
-    position: int,
+    position: Int[Array, ""] | int,
     remaining: int = 0,
 ) -> SearchState:
     """The search `position` tokens from its start, or with `remaining` sentences not yet done."""

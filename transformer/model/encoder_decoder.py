@@ -1,13 +1,13 @@
-"""Figure 1: the encoder and the decoder."""
+"""Figure 1: the encoder and the decoder, together or one of them alone."""
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from transformer.config import ModelConfig
-from transformer.model.batch import PAD
+from transformer.model.batch import PAD, Batch
 from transformer.model.layers import (
     KeyValue,
     causal_mask,
@@ -22,7 +22,7 @@ from transformer.model.layers import (
     residual,
     split,
 )
-from transformer.model.params import DecoderLayer, Embedding, EncoderLayer, Params, Stack
+from transformer.model.params import Embedding, Layer, Norm, Params, Stack, tables
 
 
 @struct.dataclass
@@ -40,11 +40,34 @@ class Memory:
 
 
 @struct.dataclass
-class Past:
-    """Keys and values of earlier target positions, and where the next ones are written."""
+class LayerMemory:
+    """The memory as one layer sees it: the keys and values of its cross-attention, and the mask."""
 
     kv: KeyValue
-    position: Array
+    mask: Array
+
+
+@struct.dataclass
+class Past:
+    """Keys and values of earlier positions, and the row where the next ones are written."""
+
+    kv: KeyValue
+    row: Array
+
+
+def predict(
+    config: ModelConfig, params: Params, batch: Batch, key: Key[Array, ""] | None = None
+) -> Float[Array, "B T V"]:
+    """Logits at every position of `batch.target_out`, float32.
+
+    The parameters say what is read: the source where there is an encoder, `target_in` where there
+    is a decoder. An encoder alone predicts its own tokens.
+    """
+    encoder_key, decoder_key = split(key, 2)
+    memory = None if params.encoder is None else encode(config, params, batch.source, encoder_key)
+    if params.decoder is None:
+        return logits(params.embedding, memory.states)
+    return decode(config, params, memory, batch.target_in, decoder_key)
 
 
 def encode(
@@ -57,48 +80,22 @@ def encode(
     embedding_key, stack_key = split(key, 2)
     mask = padding_mask(source)
     positions = jnp.arange(source.shape[1])[None]
-    x = embed(
-        config,
-        params.embedding.source,
-        position_encoding(params.embedding.source_positions, positions, config.d_model),
-        source,
-        embedding_key,
-    )
+    offsets = offsets_between(positions, positions)
+    x = embed_source(config, params.embedding, source, positions, embedding_key)
 
     def layer(x, layer_and_key):
-        return encoder_layer(config, layer_and_key[0], x, mask, layer_and_key[1]), None
+        params, key = layer_and_key
+        return run_layer(config, params, x, mask, offsets, key=key)[0], None
 
-    x, _ = jax.lax.scan(layer, x, (params.encoder.layers, layer_keys(stack_key, params.encoder)))
-    return Memory(final_norm(config, params.encoder, x), mask, (source != PAD).sum(-1))
-
-
-def widened(memory: Memory, length: int) -> Memory:
-    """The same memory with padding up to `length` source positions."""
-    more = length - memory.states.shape[1]
-    return memory.replace(
-        states=jnp.pad(memory.states, ((0, 0), (0, more), (0, 0))),
-        mask=jnp.pad(memory.mask, ((0, 0), (0, 0), (0, 0), (0, more))),
-    )
-
-
-def encoder_layer(
-    config: ModelConfig, params: EncoderLayer, x: Float[Array, "B S D"], mask, key=None
-) -> Float[Array, "B S D"]:
-    attention_key, sum_key, inner_key, last_key = split(key, 4)
-
-    def self_attention(x):
-        kv = key_value(params.self_attention, x)
-        rate = config.attention_dropout
-        return multi_head_attention(params.self_attention, x, kv, mask, rate, attention_key)
-
-    x, _ = residual(config, params.self_attention_norm, x, self_attention, sum_key)
-    return feed_forward_sublayer(config, params, x, inner_key, last_key)
+    keys = layer_keys(stack_key, params.encoder)
+    x, _ = jax.lax.scan(recomputed(config, layer), x, (params.encoder.layers, keys))
+    return Memory(final_norm(config, params.encoder.norm, x), mask, (source != PAD).sum(-1))
 
 
 def decode(
     config: ModelConfig,
     params: Params,
-    memory: Memory,
+    memory: Memory | None,
     target_in: Int[Array, "B T"],
     key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T V"]:
@@ -115,102 +112,142 @@ def cross_attention_weights(
 
 
 def run_decoder(
-    config: ModelConfig, params: Params, memory: Memory, target_in: Int[Array, "B T"], key=None
-) -> tuple[Float[Array, "B T D"], Float[Array, "N B H T S"]]:
+    config: ModelConfig,
+    params: Params,
+    memory: Memory | None,
+    target_in: Int[Array, "B T"],
+    key=None,
+) -> tuple[Float[Array, "B T D"], Float[Array, "N B H T S"] | None]:
     """The decoder stack: its output and its cross-attention weights."""
     embedding_key, stack_key = split(key, 2)
     mask = causal_mask(target_in.shape[1])
     positions = jnp.arange(target_in.shape[1])[None]
+    offsets = offsets_between(positions, positions)
     x = embed_target(config, params.embedding, target_in, positions, embedding_key)
 
     def layer(x, layer_and_key):
         params, key = layer_and_key
-        cross_kv = key_value(params.cross_attention, memory.states)
-        x, _, weights = decoder_layer(config, params, x, cross_kv, mask, memory.mask, key)
+        seen = layer_memory(params, memory)
+        x, _, weights = run_layer(config, params, x, mask, offsets, memory=seen, key=key)
         return x, weights
 
     keys = layer_keys(stack_key, params.decoder)
-    x, weights = jax.lax.scan(layer, x, (params.decoder.layers, keys))
-    return final_norm(config, params.decoder, x), weights
+    x, weights = jax.lax.scan(recomputed(config, layer), x, (params.decoder.layers, keys))
+    return final_norm(config, params.decoder.norm, x), weights
 
 
-def decoder_layer(
+def run_layer(
     config: ModelConfig,
-    params: DecoderLayer,
+    params: Layer,
     x: Float[Array, "B T D"],
-    cross_kv: KeyValue,
-    self_mask,
-    memory_mask,
-    key: Key[Array, ""] | None = None,
+    mask: Bool[Array, "#B 1 #T L"],
+    offsets: Int[Array, "#B #T L"],
+    memory: LayerMemory | None = None,
     past: Past | None = None,
-) -> tuple[Float[Array, "B T D"], KeyValue, Float[Array, "B H T S"]]:
-    """Masked self-attention, cross-attention, feed-forward.
+    key: Key[Array, ""] | None = None,
+) -> tuple[Float[Array, "B T D"], KeyValue, Float[Array, "B H T S"] | None]:
+    """Self-attention, cross-attention if there is a memory, feed-forward: a layer of either stack.
 
-    With `past`, self-attention also looks at earlier positions. Returns the output, the keys and
-    values that self-attention looked at, and the cross-attention weights.
+    With a mask of padding it encodes, with one that is causal it decodes. With `past`,
+    self-attention also looks at earlier positions, L in all. `offsets` say how far each key is from
+    each query. Returns the output, the keys and values that self-attention looked at, and the
+    cross-attention weights.
     """
-    self_key, self_sum_key, cross_key, cross_sum_key, inner_key, last_key = split(key, 6)
+    self_key, self_sum_key, inner_key, last_key, cross_key, cross_sum_key = split(key, 6)
     rate = config.attention_dropout
+    weights = None
 
     def self_attention(x):
         kv = key_value(params.self_attention, x)
         if past is not None:
             kv = extend(past, kv)
-        y, _ = multi_head_attention(params.self_attention, x, kv, self_mask, rate, self_key)
-        return y, kv
+        attention = params.self_attention
+        return multi_head_attention(attention, x, kv, mask, offsets, rate, self_key)[0], kv
 
     def cross_attention(x):
+        attention = params.cross_attention
         return multi_head_attention(
-            params.cross_attention, x, cross_kv, memory_mask, rate, cross_key
+            attention, x, memory.kv, memory.mask, dropout_rate=rate, key=cross_key
         )
 
-    x, kv = residual(config, params.self_attention_norm, x, self_attention, self_sum_key)
-    x, weights = residual(config, params.cross_attention_norm, x, cross_attention, cross_sum_key)
-    x = feed_forward_sublayer(config, params, x, inner_key, last_key)
+    def position_wise(x):
+        return feed_forward(config, params.feed_forward, x, inner_key), None
+
+    with jax.named_scope("self_attention"):
+        x, kv = residual(config, params.self_attention_norm, x, self_attention, self_sum_key)
+    if params.cross_attention is not None:
+        with jax.named_scope("cross_attention"):
+            norm = params.cross_attention_norm
+            x, weights = residual(config, norm, x, cross_attention, cross_sum_key)
+    with jax.named_scope("feed_forward"):
+        x, _ = residual(config, params.feed_forward_norm, x, position_wise, last_key)
     return x, kv, weights
 
 
-def feed_forward_sublayer(
-    config: ModelConfig,
-    params: EncoderLayer | DecoderLayer,
-    x: Float[Array, "B T D"],
-    inner_key,
-    key,
-) -> Float[Array, "B T D"]:
-    """The last sublayer of every layer, on either side."""
-
-    def sublayer(x):
-        return feed_forward(config, params.feed_forward, x, inner_key), None
-
-    return residual(config, params.feed_forward_norm, x, sublayer, key)[0]
+def recomputed(config: ModelConfig, layer):
+    """The same layer, computed again for its gradients if the configuration says so."""
+    return jax.checkpoint(layer, prevent_cse=False) if config.recompute else layer
 
 
-def extend(past: Past, kv: KeyValue) -> KeyValue:
-    """The past with `kv` written at its position, in the precision of the past."""
-    k, v = kv.k.astype(past.kv.k.dtype), kv.v.astype(past.kv.v.dtype)
-    return KeyValue(
-        jax.lax.dynamic_update_slice_in_dim(past.kv.k, k, past.position, axis=3),
-        jax.lax.dynamic_update_slice_in_dim(past.kv.v, v, past.position, axis=2),
+def layer_memory(params: Layer, memory: Memory | None) -> LayerMemory | None:
+    """The memory's keys and values in the cross-attention of a layer that has one."""
+    if params.cross_attention is None:
+        return None
+    with jax.named_scope("cross_attention"):
+        return LayerMemory(key_value(params.cross_attention, memory.states), memory.mask)
+
+
+def widened(memory: Memory, length: int) -> Memory:
+    """The same memory with padding up to `length` source positions."""
+    more = length - memory.states.shape[1]
+    return memory.replace(
+        states=jnp.pad(memory.states, ((0, 0), (0, more), (0, 0))),
+        mask=jnp.pad(memory.mask, ((0, 0), (0, 0), (0, 0), (0, more))),
     )
 
 
-def embed_target(config, embedding: Embedding, tokens, positions, key=None):
-    table = embedding.source if embedding.target is None else embedding.target
-    encoding = position_encoding(embedding.target_positions, positions, config.d_model)
-    return embed(config, table, encoding, tokens, key)
+def extend(past: Past, kv: KeyValue) -> KeyValue:
+    """The past with `kv` written at its row, in the precision of the past."""
+    k, v = kv.k.astype(past.kv.k.dtype), kv.v.astype(past.kv.v.dtype)
+    return KeyValue(
+        jax.lax.dynamic_update_slice_in_dim(past.kv.k, k, past.row, axis=3),
+        jax.lax.dynamic_update_slice_in_dim(past.kv.v, v, past.row, axis=2),
+    )
+
+
+def offsets_between(queries: Int[Array, "#B T"], keys: Int[Array, "#B S"]) -> Int[Array, "#B T S"]:
+    """How far each key is behind (negative) or ahead of each query, in positions."""
+    return keys[:, None, :] - queries[:, :, None]
+
+
+def embed_source(config: ModelConfig, embedding: Embedding, tokens, positions, key=None):
+    return _embed(
+        config, tables(embedding).source, embedding.source_positions, tokens, positions, key
+    )
+
+
+def embed_target(config: ModelConfig, embedding: Embedding, tokens, positions, key=None):
+    return _embed(
+        config, tables(embedding).target, embedding.target_positions, tokens, positions, key
+    )
+
+
+def _embed(config, table, learned, tokens, positions, key) -> Float[Array, "B T D"]:
+    with jax.named_scope("embed"):
+        encoding = position_encoding(config, learned, positions)
+        return embed(config, table, encoding, tokens, key)
 
 
 def logits(embedding: Embedding, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
     """The pre-softmax linear transformation, by default the embedding matrix (section 3.4)."""
-    tables = (embedding.output, embedding.target, embedding.source)
-    table = next(table for table in tables if table is not None)
-    scores = contract("btd,vd->btv", x, table)
-    return scores if embedding.output_bias is None else scores + embedding.output_bias
+    with jax.named_scope("logits"):
+        scores = contract("btd,vd->btv", x, tables(embedding).output)
+        return scores if embedding.output_bias is None else scores + embedding.output_bias
 
 
-def final_norm(config: ModelConfig, stack: Stack, x: Float[Array, "B T D"]) -> Array:
+def final_norm(config: ModelConfig, norm: Norm | None, x: Float[Array, "B T D"]) -> Array:
     """With pre-norm the sum of all sublayers is normalised once more."""
-    return x if stack.norm is None else layer_norm(config, stack.norm, x)
+    return x if norm is None else layer_norm(config, norm, x)
 
 
 def layer_keys(key, stack: Stack):

@@ -21,8 +21,12 @@ from transformer.config import ModelConfig
 from transformer.model.batch import PAD
 from transformer.model.params import Attention, FeedForward, Norm
 
-ACTIVATIONS = {"relu": jax.nn.relu, "gelu": partial(jax.nn.gelu, approximate=False),
-               "swish": jax.nn.swish}  # fmt: skip
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "swish": jax.nn.swish,
+}
 Extra = TypeVar("Extra")
 
 
@@ -63,15 +67,18 @@ def multi_head_attention(
     x: Float[Array, "B T D"],
     kv: KeyValue,
     mask: Bool[Array, "#B 1 #T #S"],
+    offsets: Int[Array, "#B #T S"] | None = None,
     dropout_rate: float = 0.0,
     key: Key[Array, ""] | None = None,
 ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"]]:
     """Section 3.2.2. Self, masked and cross attention differ only in `kv` and `mask`.
 
-    Returns the output and the attention weights.
+    `offsets` say how far each key is from each query, for relative positions. Returns the output
+    and the attention weights.
     """
     q = project(x, params.w_q, params.b_q).swapaxes(1, 2)
-    values, weights = attend(q, kv.k, kv.v, mask, dropout_rate=dropout_rate, key=key)
+    bias = None if params.offset_bias is None else offset_bias(params.offset_bias, offsets)
+    values, weights = attend(q, kv.k, kv.v, mask, bias, dropout_rate, key)
     values = values.swapaxes(1, 2).astype(x.dtype)
     return linear("bthk,hkd->btd", values, params.w_o, params.b_o), weights
 
@@ -86,6 +93,16 @@ def project(
     x: Float[Array, "B T D"], weight: Float[Array, "D H K"], bias: Float[Array, "H K"] | None
 ) -> Float[Array, "B T H K"]:
     return linear("btd,dhk->bthk", x, weight, bias)
+
+
+def offset_bias(
+    table: Float[Array, "H O"], offsets: Int[Array, "#B #T S"]
+) -> Float[Array, "#B H #T S"]:
+    """What a head adds to a score for how far the key is from the query (Shaw et al., 2018; Raffel
+    et al., 2020): O = 2 C + 1 numbers, for offsets from -C to C; those beyond count as C."""
+    furthest = table.shape[1] // 2
+    rows = jnp.clip(offsets, -furthest, furthest) + furthest
+    return table[:, rows].swapaxes(0, 1)
 
 
 def feed_forward(
@@ -169,25 +186,32 @@ def residual(
 def embed(
     config: ModelConfig,
     table: Float[Array, "V D"],
-    positions: Float[Array, "#B #T D"],
+    encoding: Float[Array, "#B #T D"] | None,
     tokens: Int[Array, "B T"],
     key: Key[Array, ""] | None = None,
 ) -> Float[Array, "B T D"]:
     """Embeddings scaled by sqrt(d_model), plus positions (sections 3.4, 3.5 and 5.4)."""
-    x = table[tokens] * math.sqrt(config.d_model) + positions
+    x = table[tokens]
+    if config.embedding_scale:
+        x = x * math.sqrt(config.d_model)
+    if encoding is not None:
+        x = x + encoding
     # Cast here and not before, so that the gradients of both tables are summed in float32.
     return dropout(x.astype(config.dtype), config.dropout, key)
 
 
 def position_encoding(
-    learned: Float[Array, "L D"] | None, positions: Int[Array, "*B T"], width: int
-) -> Float[Array, "*B T D"]:
-    """Rows of the learned table, or where there is none the sinusoids of section 3.5.
+    config: ModelConfig, learned: Float[Array, "L D"] | None, positions: Int[Array, "*B T"]
+) -> Float[Array, "*B T D"] | None:
+    """What is added to embeddings: rows of the learned table, the sinusoids of section 3.5, or
+    nothing where positions are relative."""
+    if config.positions == "relative":
+        return None
+    return sinusoids(positions, config.d_model) if learned is None else learned[positions]
 
-    PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D)).
-    """
-    if learned is not None:
-        return learned[positions]
+
+def sinusoids(positions: Int[Array, "*B T"], width: int) -> Float[Array, "*B T D"]:
+    """PE(pos, 2i) = sin(pos / 10000^(2i/D)), PE(pos, 2i+1) = cos(pos / 10000^(2i/D))."""
     frequencies = 10000 ** (-jnp.arange(0, width, 2) / width)
     angles = positions[..., None] * frequencies
     return jnp.stack([jnp.sin(angles), jnp.cos(angles)], -1).reshape(*positions.shape, width)

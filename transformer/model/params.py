@@ -5,6 +5,8 @@ on a leading axis N. A weight that the configuration does without is None.
 """
 
 import math
+from operator import itemgetter
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,10 @@ class Norm:
 
 @struct.dataclass
 class Attention:
-    """W^Q, W^K [D, H, K], W^V [D, H, K], W^O [H, K, D] (section 3.2.2), and optional biases."""
+    """W^Q, W^K [D, H, K], W^V [D, H, K], W^O [H, K, D] (section 3.2.2), and optional biases.
+
+    offset_bias [H, 2 C + 1]: relative positions, for offsets from -C to C.
+    """
 
     w_q: Array
     w_k: Array
@@ -34,6 +39,7 @@ class Attention:
     b_k: Array | None = None
     b_v: Array | None = None
     b_o: Array | None = None
+    offset_bias: Array | None = None
 
 
 @struct.dataclass
@@ -47,42 +53,34 @@ class FeedForward:
 
 
 @struct.dataclass
-class EncoderLayer:
+class Layer:
+    """A layer of either stack; one that looks at no memory has no cross-attention."""
+
     self_attention: Attention
     self_attention_norm: Norm
-    feed_forward: FeedForward
-    feed_forward_norm: Norm
-
-
-@struct.dataclass
-class DecoderLayer:
-    self_attention: Attention
-    self_attention_norm: Norm
-    cross_attention: Attention
-    cross_attention_norm: Norm
+    cross_attention: Attention | None
+    cross_attention_norm: Norm | None
     feed_forward: FeedForward
     feed_forward_norm: Norm
 
 
 @struct.dataclass
 class Stack:
-    """N layers, every leaf with a leading axis N; `norm` after the stack with pre-norm only.
+    """N layers, every leaf with a leading axis N; `norm` after the stack with pre-norm only."""
 
-    While decoding, the layers are a tuple instead (`cached_decoder.unrolled`).
-    """
-
-    layers: EncoderLayer | DecoderLayer | tuple[DecoderLayer, ...]
+    layers: Layer
     norm: Norm | None
 
 
 @struct.dataclass
 class Embedding:
-    """Tables [V, D]; `target` and `output` are None where they share an earlier one (section 3.4).
+    """Tables [V, D], each None where it shares another (section 3.4) or its side does not exist;
+    `tables` finds them.
 
     positions: the learned tables [L, D]; output_bias [V].
     """
 
-    source: Array
+    source: Array | None
     target: Array | None
     output: Array | None
     output_bias: Array | None
@@ -92,9 +90,26 @@ class Embedding:
 
 @struct.dataclass
 class Params:
+    """All weights; an absent stack is None."""
+
     embedding: Embedding
-    encoder: Stack
-    decoder: Stack
+    encoder: Stack | None
+    decoder: Stack | None
+
+
+class Tables(NamedTuple):
+    """The tables [V, D] that source tokens, target tokens and logits use."""
+
+    source: Array | None
+    target: Array | None
+    output: Array
+
+
+def tables(embedding: Embedding) -> Tables:
+    """The three tables; those that are shared are the same."""
+    source = embedding.source
+    target = source if embedding.target is None else embedding.target
+    return Tables(source, target, target if embedding.output is None else embedding.output)
 
 
 def init_params(config: ModelConfig, key: Array) -> Params:
@@ -103,10 +118,12 @@ def init_params(config: ModelConfig, key: Array) -> Params:
     The paper does not say how it starts; this is what its published code does.
     """
     embedding_key, encoder_key, decoder_key = jax.random.split(key, 3)
+    encoder_layers, decoder_layers = config.encoder_layers, config.decoder_layers
+    has_memory = encoder_layers > 0
     return Params(
         embedding=_init_embedding(config, embedding_key),
-        encoder=_init_stack(config, _init_encoder_layer, config.encoder_layers, encoder_key),
-        decoder=_init_stack(config, _init_decoder_layer, config.decoder_layers, decoder_key),
+        encoder=_init_stack(config, encoder_layers, encoder_key, has_memory=False),
+        decoder=_init_stack(config, decoder_layers, decoder_key, has_memory=has_memory),
     )
 
 
@@ -126,10 +143,19 @@ def _init_attention(config: ModelConfig, key: Array) -> Attention:
         _glorot(k, shape, width, width)
         for k, shape in zip(jax.random.split(key, 4), [inward, inward, inward, outward])
     ]
-    if not config.attention_bias:
-        return Attention(*weights)
-    biases = [jnp.zeros((heads, head_width)) for _ in range(3)]
-    return Attention(*weights, *biases, jnp.zeros(width))
+    attention = Attention(*weights)
+    if config.attention_bias:
+        b_q, b_k, b_v = (jnp.zeros((heads, head_width)) for _ in range(3))
+        attention = attention.replace(b_q=b_q, b_k=b_k, b_v=b_v, b_o=jnp.zeros(width))
+    return attention
+
+
+def _init_self_attention(config: ModelConfig, key: Array) -> Attention:
+    attention = _init_attention(config, key)
+    if config.positions != "relative":
+        return attention
+    rows = 2 * config.max_offset + 1
+    return attention.replace(offset_bias=jnp.zeros((config.num_heads, rows)))
 
 
 def _init_feed_forward(config: ModelConfig, key: Array) -> FeedForward:
@@ -143,30 +169,22 @@ def _init_feed_forward(config: ModelConfig, key: Array) -> FeedForward:
     )
 
 
-def _init_encoder_layer(config: ModelConfig, key: Array) -> EncoderLayer:
-    self_key, feed_forward_key = jax.random.split(key)
-    return EncoderLayer(
-        self_attention=_init_attention(config, self_key),
+def _init_layer(config: ModelConfig, key: Array, has_memory: bool) -> Layer:
+    self_key, feed_forward_key, cross_key = jax.random.split(key, 3)
+    return Layer(
+        self_attention=_init_self_attention(config, self_key),
         self_attention_norm=_init_norm(config),
+        cross_attention=_init_attention(config, cross_key) if has_memory else None,
+        cross_attention_norm=_init_norm(config) if has_memory else None,
         feed_forward=_init_feed_forward(config, feed_forward_key),
         feed_forward_norm=_init_norm(config),
     )
 
 
-def _init_decoder_layer(config: ModelConfig, key: Array) -> DecoderLayer:
-    self_key, cross_key, feed_forward_key = jax.random.split(key, 3)
-    return DecoderLayer(
-        self_attention=_init_attention(config, self_key),
-        self_attention_norm=_init_norm(config),
-        cross_attention=_init_attention(config, cross_key),
-        cross_attention_norm=_init_norm(config),
-        feed_forward=_init_feed_forward(config, feed_forward_key),
-        feed_forward_norm=_init_norm(config),
-    )
-
-
-def _init_stack(config: ModelConfig, init_layer, num_layers: int, key: Array) -> Stack:
-    layers = jax.vmap(lambda k: init_layer(config, k))(jax.random.split(key, num_layers))
+def _init_stack(config: ModelConfig, count: int, key: Array, has_memory: bool) -> Stack | None:
+    if count == 0:
+        return None
+    layers = jax.vmap(lambda k: _init_layer(config, k, has_memory))(jax.random.split(key, count))
     return Stack(layers=layers, norm=_init_norm(config) if config.norm == "pre" else None)
 
 
@@ -178,15 +196,23 @@ def _init_embedding(config: ModelConfig, key: Array) -> Embedding:
         return deviation * jax.random.normal(keys[index], (rows, config.d_model))
 
     source_vocab, target_vocab = config.source_vocab_size, config.target_vocab_size
+    encodes, decodes = config.encoder_layers > 0, config.decoder_layers > 0
+    shares_source = encodes and (config.tying == "all" or not decodes)
     learned = config.positions == "learned"
     return Embedding(
-        source=table(0, source_vocab),
-        target=None if config.tying == "all" else table(1, target_vocab),
+        source=table(0, source_vocab) if encodes else None,
+        target=None if shares_source else table(1, target_vocab),
         output=table(2, target_vocab) if config.tying == "none" else None,
         output_bias=jnp.zeros(target_vocab) if config.output_bias else None,
-        source_positions=table(3, config.max_positions) if learned else None,
-        target_positions=table(4, config.max_positions) if learned else None,
+        source_positions=table(3, config.max_positions) if learned and encodes else None,
+        target_positions=table(4, config.max_positions) if learned and decodes else None,
     )
+
+
+def unstack(stack: Stack) -> tuple[Layer, ...]:
+    """The layers of a stack one by one."""
+    count = jax.tree.leaves(stack.layers)[0].shape[0]
+    return tuple(jax.tree.map(itemgetter(n), stack.layers) for n in range(count))
 
 
 def count_params(params: Params) -> int:

@@ -145,7 +145,7 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
 
 
 def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
-    shapes = jax.eval_shape(partial(init_state, config))
+    shapes = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
     items, described = read(manager, step, jax.eval_shape(_items, shapes))
     return _join(items["params"], items["optimizer"]), _progress(step, described)
 

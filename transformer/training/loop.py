@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from transformer.config import TrainConfig
 from transformer.model.batch import Batch
-from transformer.training.loss import LossSums
-from transformer.training.step import TrainState
+from transformer.training.step import Report, TrainState
 
 Position = TypeVar("Position")
 
@@ -58,26 +57,26 @@ def train(
     settings: TrainConfig,
     state: TrainState,
     stream: Iterator[tuple[Batch, Position]],
-    update: Callable[[TrainState, Batch], tuple[TrainState, LossSums]],
-    report: Callable[[int, LossSums], None],
+    update: Callable[[TrainState, Batch], tuple[TrainState, Report]],
+    report: Callable[[int, Report], None],
     checkpoint: Callable[[TrainState, Position, bool], None],
     clock: Clock,
     should_stop: Callable[[], bool],
 ) -> TrainState:
     """Updates until `settings.steps`, or until `should_stop()`.
 
-    report(step, sums) is called for every update, a few updates late.
+    report(step, told) is called for every update, a few updates late.
     checkpoint(state, position, validate) is called every `validate_every` updates and at the end,
     and, with `validate` false, when the loop is asked to stop in between. `position` is the
     stream's after the last batch used.
     """
-    waiting: deque[tuple[int, LossSums]] = deque()
+    waiting: deque[tuple[int, Report]] = deque()
     step = int(state.step)
     while step < settings.steps:
         batch, position = next(stream)
-        state, sums = update(state, batch)
+        state, told = update(state, batch)
         step += 1
-        waiting.append((step, sums))
+        waiting.append((step, told))
         stopping = should_stop()
         validating = step % settings.validate_every == 0 or step == settings.steps
         pausing = stopping or validating

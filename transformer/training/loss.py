@@ -1,23 +1,20 @@
 """Label-smoothed cross-entropy (section 5.4), as sums that are divided once, at the end."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from transformer.config import Config
+from transformer.config import ModelConfig
 from transformer.model.batch import PAD, Batch
-from transformer.model.encoder_decoder import decode, encode
-from transformer.model.layers import split
+from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params
 
 
 @struct.dataclass
 class LossSums:
-    """Sums over the target tokens that are not padding; all float32 scalars.
+    """Sums over the target tokens that are not padding; float32 scalars, if not said otherwise.
 
     loss     label-smoothed cross-entropy, in nats: what training minimises
     nll      negative log-likelihood of the reference, in nats: exp(nll / tokens) is the perplexity
@@ -33,28 +30,42 @@ class LossSums:
     tokens: Array
 
 
+def token_losses(
+    config: ModelConfig,
+    params: Params,
+    batch: Batch,
+    smoothing: Float[Array, ""] | float,
+    key: Key[Array, ""] | None = None,
+) -> LossSums:
+    """What each position [B, T] adds to the sums; nothing where `target_out` is PAD."""
+    logits = predict(config, params, batch, key)
+    with jax.named_scope("loss"):
+        real = batch.target_out != PAD
+        loss, nll = smoothed_cross_entropy(logits, batch.target_out, smoothing)
+        # Not by argmax, which XLA computes on one core of a CPU.
+        is_largest = _at(batch.target_out, logits) == logits.max(-1)
+        return LossSums(
+            loss=loss * real,
+            nll=jax.lax.stop_gradient(nll) * real,
+            correct=jnp.asarray(is_largest & real, jnp.float32),
+            tokens=jnp.asarray(real, jnp.float32),
+        )
+
+
 def loss_sums(
-    config: Config, params: Params, batch: Batch, key: Key[Array, ""] | None = None
+    config: ModelConfig,
+    params: Params,
+    batch: Batch,
+    smoothing: Float[Array, ""] | float,
+    key: Key[Array, ""] | None = None,
 ) -> LossSums:
     """The model's loss on a batch; `key=None` for no dropout."""
-    encoder_key, decoder_key = split(key, 2)
-    memory = encode(config.model, params, batch.source, encoder_key)
-    logits = decode(config.model, params, memory, batch.target_in, decoder_key)
-    real = batch.target_out != PAD
-    loss, nll = smoothed_cross_entropy(logits, batch.target_out, config.train.label_smoothing)
-    # Not by argmax, which XLA computes on one core of a CPU.
-    is_largest = _at(batch.target_out, logits) == logits.max(-1)
-    return LossSums(
-        loss=jnp.sum(loss * real),
-        nll=jnp.sum(jax.lax.stop_gradient(nll) * real),
-        correct=jnp.sum(is_largest & real, dtype=jnp.float32),
-        tokens=jnp.sum(real, dtype=jnp.float32),
-    )
+    return jax.tree.map(jnp.sum, token_losses(config, params, batch, smoothing, key))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
+@jax.custom_vjp
 def smoothed_cross_entropy(
-    logits: Float[Array, "B T V"], labels: Int[Array, "B T"], smoothing: float
+    logits: Float[Array, "B T V"], labels: Int[Array, "B T"], smoothing: Float[Array, ""] | float
 ) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
     """Cross-entropy with q = (1 - smoothing) * onehot(label) + smoothing / V, and with onehot.
 
@@ -68,7 +79,7 @@ def _forward(logits, labels, smoothing):
     log_z = jax.nn.logsumexp(logits, axis=-1)
     at_label = _at(labels, logits)
     loss = log_z - (1 - smoothing) * at_label - smoothing * logits.mean(-1)
-    return (loss, log_z - at_label), (logits, log_z, labels)
+    return (loss, log_z - at_label), (logits, log_z, labels, smoothing)
 
 
 def _at(labels: Int[Array, "B T"], logits: Float[Array, "B T V"]) -> Float[Array, "B T"]:
@@ -76,13 +87,13 @@ def _at(labels: Int[Array, "B T"], logits: Float[Array, "B T V"]) -> Float[Array
     return jnp.take_along_axis(logits, labels[..., None], -1)[..., 0]
 
 
-def _backward(smoothing, residuals, gradients):
+def _backward(residuals, gradients):
     """d loss / d logit = p - q, in one pass over the logits."""
-    logits, log_z, labels = residuals
+    logits, log_z, labels, smoothing = residuals
     p = jnp.exp(logits - log_z[..., None])
     is_label = labels[..., None] == jnp.arange(logits.shape[-1])
     q = smoothing / logits.shape[-1] + jnp.where(is_label, 1 - smoothing, 0)
-    return gradients[0][..., None] * (p - q), None
+    return gradients[0][..., None] * (p - q), None, None
 
 
 smoothed_cross_entropy.defvjp(_forward, _backward)

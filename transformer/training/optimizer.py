@@ -1,37 +1,63 @@
 """Adam and the learning-rate schedule of section 5.3."""
 
 import jax.numpy as jnp
+import numpy as np
 import optax
+from flax import struct
+from jax import Array
+from jaxtyping import Float, Int
 
-from transformer.config import Config
+from transformer.config import Config, ModelConfig
 
 
-def learning_rate(config: Config) -> optax.Schedule:
-    """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), for update `step`.
+@struct.dataclass
+class Hyperparameters:
+    """The numbers of training, float32: arguments of the compiled update, not part of it.
 
-    Steps count from 1, as in the paper, while optax counts from 0. `optimizer.scale` multiplies
-    it; over the last `optimizer.cooldown_steps` updates it falls to zero in a straight line.
+    So another schedule, clipping, smoothing or Adam compiles nothing. Each is the setting of its
+    name in `optimizer` or `train`.
     """
-    settings, total = config.optimizer, config.train.steps
 
-    def schedule(count):
-        step = jnp.asarray(count, jnp.float32) + 1
-        rate = config.model.d_model**-0.5 * jnp.minimum(
-            step**-0.5, step * settings.warmup_steps**-1.5
-        )
-        left = (total - step + 1) / max(settings.cooldown_steps, 1)
-        cooldown = jnp.clip(left, 0, 1) if settings.cooldown_steps else 1.0
-        return settings.scale * rate * cooldown
-
-    return schedule
+    steps: Array
+    warmup_steps: Array
+    scale: Array
+    cooldown_steps: Array
+    beta_1: Array
+    beta_2: Array
+    epsilon: Array
+    clip_norm: Array
+    label_smoothing: Array
 
 
-def make_optimizer(config: Config) -> optax.GradientTransformation:
-    """Adam on the mean gradient a target token, clipped first if `clip_norm` is above 0."""
-    settings = config.optimizer
-    adam = optax.adam(
-        learning_rate(config), b1=settings.beta_1, b2=settings.beta_2, eps=settings.epsilon
-    )
-    if settings.clip_norm == 0:
-        return adam
-    return optax.chain(optax.clip_by_global_norm(settings.clip_norm), adam)
+def hyperparameters(config: Config) -> Hyperparameters:
+    """Those of a config."""
+    train = {"steps": config.train.steps, "label_smoothing": config.train.label_smoothing}
+    settings = vars(config.optimizer) | train
+    return Hyperparameters(**{name: np.float32(value) for name, value in settings.items()})
+
+
+def learning_rate(
+    config: ModelConfig, numbers: Hyperparameters, step: Int[Array, "*U"] | int
+) -> Float[Array, "*U"]:
+    """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), for update `step`, the
+    first of which is 1.
+
+    `optimizer.scale` multiplies it; over the last `optimizer.cooldown_steps` updates it falls to
+    zero in a straight line.
+    """
+    step = jnp.asarray(step, jnp.float32)
+    rate = config.d_model**-0.5 * jnp.minimum(step**-0.5, step * numbers.warmup_steps**-1.5)
+    left = (numbers.steps - step + 1) / jnp.maximum(numbers.cooldown_steps, 1)
+    cooldown = jnp.where(numbers.cooldown_steps > 0, jnp.clip(left, 0, 1), 1)
+    return numbers.scale * rate * cooldown
+
+
+def adam(numbers: Hyperparameters) -> optax.GradientTransformation:
+    """The direction of Adam's update, to be multiplied by minus the learning rate."""
+    return optax.scale_by_adam(numbers.beta_1, numbers.beta_2, numbers.epsilon)
+
+
+def clipping(numbers: Hyperparameters, norm: Float[Array, ""]) -> Float[Array, ""]:
+    """The factor on a gradient of that norm: less than 1 where it is longer than `clip_norm`."""
+    limit = jnp.where(numbers.clip_norm > 0, numbers.clip_norm, jnp.inf)
+    return jnp.where(norm > limit, limit / norm, 1)

@@ -13,11 +13,13 @@ from transformer.config import Config
 from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
+from transformer.training.step import Report
 
 NEW_MODEL = 3
 """So many times what guessing has is more than a new model can have, in nats a token."""
 
-SUMS = tuple(field.name for field in fields(LossSums))
+SUMS = (*(field.name for field in fields(LossSums)), "gradient_norm", "updates")
+"""What is added up between reports; the last two are a sum over updates, and their number."""
 
 
 class Reporter:
@@ -61,17 +63,18 @@ class Reporter:
         """The sums of the updates since the last report, and the seconds that they took."""
         return self.sums | {"seconds": self.clock.seconds - self.since}
 
-    def update(self, step: int, sums: LossSums) -> None:
-        """Takes the sums of one update. Raises UserError when the loss is not a number."""
-        loss = float(sums.loss)
+    def update(self, step: int, told: Report) -> None:
+        """Takes what an update tells. Raises UserError when the loss is not a number."""
+        loss = float(told.sums.loss)
         if not math.isfinite(loss):
             raise UserError(
                 f"the loss of update {step} is {loss}: lower optimizer.scale, lengthen "
                 "optimizer.warmup_steps or set optimizer.clip_norm; "
                 "the last checkpoint is from before it"
             )
+        added = vars(told.sums) | {"gradient_norm": told.gradient_norm, "updates": 1}
         for name in SUMS:
-            self.sums[name] += float(getattr(sums, name))
+            self.sums[name] += float(added[name])
         self.durations.append(self.clock.seconds - self.last_update)
         self.last_update = self.clock.seconds
         self.bar.update(1)
@@ -85,6 +88,7 @@ class Reporter:
             "loss": self.sums["loss"] / tokens,
             "perplexity": math.exp(min(nll, 700)),
             "accuracy": self.sums["correct"] / tokens,
+            "gradient_norm": self.sums["gradient_norm"] / self.sums["updates"],
             "learning_rate": self.learning_rate(step),
             "tokens_per_second": tokens / max(self.clock.seconds - self.since, 1e-9),
         }

@@ -14,14 +14,14 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer.config import Config
 from transformer.model.batch import Batch
 from transformer.model.params import Params
-from transformer.training.step import TrainState, init_state, update
+from transformer.training.optimizer import hyperparameters
+from transformer.training.step import Report, TrainState, init_state, update
 
 Tree = TypeVar("Tree")
 
@@ -57,8 +57,9 @@ def split_over(mesh: Mesh) -> NamedSharding:
 
 
 def new_state(mesh: Mesh, config: Config) -> TrainState:
-    """The state before the first update, on every device."""
-    return jax.jit(partial(init_state, config), out_shardings=replicated(mesh))()
+    """The state before the first update, from `train.seed`, on every device."""
+    build = jax.jit(partial(init_state, config.model), out_shardings=replicated(mesh))
+    return build(jax.random.key(config.train.seed))
 
 
 def replicate(mesh: Mesh, tree: Tree) -> Tree:
@@ -88,11 +89,15 @@ def local_copy(params: Params) -> Params:
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
 
 
-def jit_update(mesh: Mesh, config: Config, optimizer: optax.GradientTransformation):
-    """`update` compiled for the mesh: (state, batch) -> (state, sums). Gives up the old state."""
-    return jax.jit(
-        partial(update, config, optimizer),
-        in_shardings=(replicated(mesh), split_over(mesh)),
-        out_shardings=replicated(mesh),
-        donate_argnums=0,
+def jit_update(
+    mesh: Mesh, config: Config
+) -> Callable[[TrainState, Batch], tuple[TrainState, Report]]:
+    """`update` compiled for the mesh. Gives up the old state."""
+    copied = replicated(mesh)
+    compiled = jax.jit(
+        partial(update, config.model, config.train.micro_batches),
+        in_shardings=(copied, copied, split_over(mesh)),
+        out_shardings=copied,
+        donate_argnums=1,
     )
+    return partial(compiled, hyperparameters(config))

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 from jax import Array
-from jaxtyping import Key
+from jaxtyping import Float, Key
 
-from transformer.config import Config
+from transformer.config import ModelConfig
 from transformer.model.batch import Batch
 from transformer.model.params import Params, init_params
 from transformer.training.loss import LossSums, loss_sums
-from transformer.training.optimizer import make_optimizer
+from transformer.training.optimizer import Hyperparameters, adam, clipping, learning_rate
 
 
 @struct.dataclass
@@ -32,46 +32,60 @@ class TrainState:
     key: Array
 
 
-def init_state(config: Config) -> TrainState:
-    """The state before the first update, from `train.seed`."""
-    params_key, dropout_key = jax.random.split(jax.random.key(config.train.seed))
-    params = init_params(config.model, params_key)
-    return TrainState(jnp.int32(0), params, make_optimizer(config).init(params), dropout_key)
+@struct.dataclass
+class Report:
+    """What an update tells of itself: the sums of its batch, and the norm of the mean gradient."""
+
+    sums: LossSums
+    gradient_norm: Array
+
+
+def init_state(config: ModelConfig, key: Key[Array, ""]) -> TrainState:
+    """The state before the first update."""
+    params_key, dropout_key = jax.random.split(key)
+    params = init_params(config, params_key)
+    return TrainState(jnp.int32(0), params, optax.scale_by_adam().init(params), dropout_key)
 
 
 def update(
-    config: Config, optimizer: optax.GradientTransformation, state: TrainState, batch: Batch
-) -> tuple[TrainState, LossSums]:
+    config: ModelConfig, parts: int, numbers: Hyperparameters, state: TrainState, batch: Batch
+) -> tuple[TrainState, Report]:
     """One optimizer update on one batch, with a dropout of its own."""
     key = jax.random.fold_in(state.key, state.step)
-    grads, sums = gradients(config, state.params, batch, key)
-    return apply(optimizer, state, grads, sums), sums
+    grads, sums = gradients(config, parts, state.params, batch, numbers.label_smoothing, key)
+    state, norm = apply(config, numbers, state, grads, sums)
+    return state, Report(sums, norm)
 
 
 def gradients(
-    config: Config, params: Params, batch: Batch, key: Key[Array, ""] | None = None
+    config: ModelConfig,
+    parts: int,
+    params: Params,
+    batch: Batch,
+    smoothing: Float[Array, ""] | float,
+    key: Key[Array, ""] | None = None,
 ) -> tuple[Params, LossSums]:
-    """Gradients of the summed loss, and the sums, added up over `train.micro_batches` parts."""
-    parts = config.train.micro_batches
+    """Gradients of the summed loss, and the sums, added up over `parts` micro-batches."""
     if parts == 1:
-        return _gradients(config, params, batch, key)
+        return _gradients(config, params, batch, smoothing, key)
 
     def add_part(total, index_and_part):
         index, part = index_and_part
         part_key = None if key is None else jax.random.fold_in(key, index)
-        return jax.tree.map(jnp.add, total, _gradients(config, params, part, part_key)), None
+        more = _gradients(config, params, part, smoothing, part_key)
+        return jax.tree.map(jnp.add, total, more), None
 
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(partial(_gradients, config), params, batch, key),
+        jax.eval_shape(partial(_gradients, config), params, batch, smoothing, key),
     )
     total, _ = jax.lax.scan(add_part, zeros, (jnp.arange(parts), _split_rows(batch, parts)))
     return total
 
 
-def _gradients(config, params, batch, key):
+def _gradients(config, params, batch, smoothing, key):
     def summed_loss(params):
-        sums = loss_sums(config, params, batch, key)
+        sums = loss_sums(config, params, batch, smoothing, key)
         return sums.loss, sums
 
     return jax.grad(summed_loss, has_aux=True)(params)
@@ -83,12 +97,20 @@ def _split_rows(batch: Batch, parts: int) -> Batch:
 
 
 def apply(
-    optimizer: optax.GradientTransformation, state: TrainState, grads: Params, sums: LossSums
-) -> TrainState:
-    """The state after an update with the mean gradient a target token."""
-    # Not a division, whose results XLA would store for all parameters before Adam reads them.
-    share = 1 / sums.tokens
-    mean = jax.tree.map(lambda gradient: gradient * share, grads)
-    updates, opt_state = optimizer.update(mean, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    return state.replace(step=state.step + 1, params=params, opt_state=opt_state)
+    config: ModelConfig,
+    numbers: Hyperparameters,
+    state: TrainState,
+    grads: Params,
+    sums: LossSums,
+) -> tuple[TrainState, Float[Array, ""]]:
+    """The state after an update with the mean gradient a target token, and that gradient's norm."""
+    with jax.named_scope("adam"):
+        norm = optax.global_norm(grads) / sums.tokens
+        # Not a division, whose results XLA would store for all parameters before Adam reads them.
+        share = clipping(numbers, norm) / sums.tokens
+        mean = jax.tree.map(lambda gradient: gradient * share, grads)
+        directions, opt_state = adam(numbers).update(mean, state.opt_state)
+        rate = learning_rate(config, numbers, state.step + 1)
+        updates = jax.tree.map(lambda direction: -rate * direction, directions)
+        params = optax.apply_updates(state.params, updates)
+    return state.replace(step=state.step + 1, params=params, opt_state=opt_state), norm
