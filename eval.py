@@ -1,4 +1,7 @@
-"""Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/."""
+"""Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/.
+
+A translator is scored by BLEU and chrF; every model by how likely the text is to it.
+"""
 
 import signal
 
@@ -7,7 +10,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import EvalCommand, parse_with_run
 from transformer.commands.program import run_command
-from transformer.config import DecodeConfig
+from transformer.config import Config, DecodeConfig
 
 NAMES = {
     "beam_size": "beam{}",
@@ -25,71 +28,124 @@ def main(words: list[str]) -> None:
     command, config = parse_with_run(EvalCommand, words, prog="python eval.py")
 
     # Slow imports come after the command line has been understood.
-    import json
-    import time
-    import warnings
     from dataclasses import replace
     from pathlib import Path
 
     from transformer.data.corpus import read_pairs
-    from transformer.data.tokenizer import load_tokenizers
-    from transformer.decoding.translator import make_translator, translate
-    from transformer.evaluation.scores import bleu_metric, score
+    from transformer.data.vocabularies import load_tokenizers
+    from transformer.evaluation.scores import bleu_metric
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
-    from transformer.runs.folder import write_text
 
     devices.demand("any")
 
-    # The test set as raw text: scores are against what people wrote, never against tokens.
+    # The test set as raw text: BLEU is against what people wrote, never against tokens.
     data = config.data
     if command.test_files:
         data = replace(data, dataset="", test_files=command.test_files, swap_files=False)
+    config = replace(config, data=data)
     split = "test" if command.test_files else command.split
-    bleu_metric(data.target)  # what it lacks is told now, not after the translating
+    translates = len(data.sides) == 2
+    if translates:
+        bleu_metric(data.target)  # what it lacks is told now, not after the translating
     pairs = list(read_pairs(data, split))
-    sources, references = [s for s, _ in pairs], [t for _, t in pairs]
 
-    # Translate it.
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
+    # The model.
+    tokenizers = load_tokenizers(command.run / "tokenizer", data)
     params, label = load_params(command.run, config, command.checkpoint)
-    start = time.perf_counter()
-    hypotheses = translate(make_translator(config, params, tokenizers), sources)
-    seconds = time.perf_counter() - start
-
-    # Score it.
     name = " and ".join(command.test_files) or f"{data.dataset or 'files'} {split}"
+    languages = " to ".join(getattr(data, side) for side in data.sides)
+    print(f"{name}, {languages}, {len(pairs):,} sentences\ncheckpoint {label}")
+
+    # How well it does, in what it writes and in how likely the text is to it.
+    record = {"test_set": name, "languages": languages, "sentences": len(pairs)}
+    record |= {"checkpoint": label, "decode": vars(config.decode)}
+    translations = None
+    if translates:
+        translations, scored = score_translations(config, params, tokenizers, pairs)
+        record |= scored
+    record["losses"] = score_likelihood(config, params, tokenizers, pairs)
+
+    test_set = Path(command.test_files[0]).stem if command.test_files else split
+    stem = f"{test_set}-{command.checkpoint}"
+    if translates:
+        stem += f"-{search_name(config.decode)}"
+    keep(command.run / "eval" / stem, record, translations, data.target)
+
+
+def score_translations(config: Config, params, tokenizers, pairs) -> tuple[list[str], dict]:
+    """Translates; prints BLEU and chrF against the raw references, and returns all."""
+    import time
+
+    from transformer.decoding.translator import make_translator, translate
+    from transformer.evaluation.scores import score
+
+    start = time.perf_counter()
+    translator = make_translator(config, params, tokenizers)
+    translations = translate(translator, [source for source, _ in pairs])
+    seconds = time.perf_counter() - start
     print(
-        f"{name}, {data.source} to {data.target}, {len(pairs):,} sentences, raw references\n"
-        f"checkpoint {label}; beam {config.decode.beam_size}, alpha {config.decode.alpha}; "
+        f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
         f"{seconds:.0f} s, {len(pairs) / seconds:.1f} sentences/s, compiling included"
     )
-    scores = score(hypotheses, references, data.target)
+    scores = score(translations, [target for _, target in pairs], config.data.target)
     for metric in scores:
         print(metric)
+    record = {"seconds": round(seconds, 1), "scores": [metric.to_dict() for metric in scores]}
+    return translations, record
 
-    # Keep both.
-    test_set = Path(command.test_files[0]).stem if command.test_files else split
-    stem = f"{test_set}-{command.checkpoint}-{search_name(config.decode)}"
-    record = {
-        "test_set": name,
-        "direction": f"{data.source}-{data.target}",
-        "sentences": len(pairs),
-        "checkpoint": label,
-        "seconds": round(seconds, 1),
-        "decode": vars(config.decode),
-        "scores": [metric.to_dict() for metric in scores],
-    }
-    folder = command.run / "eval"
+
+def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
+    """Prints loss, perplexity and accuracy of what is to be predicted; of a language model, which
+    reads all of its text, bits a byte too (of lines and their ends), which do not depend on the
+    vocabulary."""
+    import itertools
+    from dataclasses import asdict
+    from functools import partial
+
+    import jax
+
+    from transformer.data.batching import one_epoch
+    from transformer.data.plan import plan_to_score
+    from transformer.data.token_store import cut, encoded
+    from transformer.training.validation import estimates, losses_of, sentence_sums
+
+    whole = encoded(config.data, tokenizers, pairs)
+    texts = cut(config.data, whole)
+    plan = plan_to_score(config, texts, rows_multiple=1)
+    compute = partial(jax.jit(sentence_sums, static_argnums=0), config.model)
+    losses = losses_of(compute, params, one_epoch(config, texts, plan))
+    predicted = "classes" if config.model.classes else "tokens"
+    left_out = f", {plan.left_out:,} left out as empty or too long" if plan.left_out else ""
+    texts_read = f"{len(losses.tokens):,} texts{left_out}"
+    print(f"{losses.tokens.sum():,.0f} {predicted} predicted in {texts_read}")
+    lines = [text for _, text in pairs]
+    is_read = (whole.target_lengths > 1) | config.data.windows
+    num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
+    found = estimates(losses, None if config.model.encoder_layers else num_bytes)
+    for estimate in found:
+        print(estimate)
+    return [asdict(estimate) for estimate in found]
+
+
+def keep(path, record: dict, translations: list[str] | None, language: str) -> None:
+    """Writes the record, and the translations beside it; says so, or why not."""
+    import json
+    import warnings
+
+    from transformer.runs.folder import write_text
+
     try:
-        folder.mkdir(exist_ok=True)
-        write_text(folder / f"{stem}.{data.target}", "".join(f"{line}\n" for line in hypotheses))
-        write_text(folder / f"{stem}.json", json.dumps(record, indent=2) + "\n")
+        path.parent.mkdir(exist_ok=True)
+        if translations is not None:
+            write_text(path.with_name(f"{path.name}.{language}"), "\n".join([*translations, ""]))
+        write_text(path.with_name(f"{path.name}.json"), json.dumps(record, indent=2) + "\n")
     except OSError as error:
-        reason = f"cannot write to {folder} ({error.strerror})"
+        reason = f"cannot write to {path.parent} ({error.strerror})"
         warnings.warn(f"translations and scores were not kept: {reason}", stacklevel=2)
         return
-    print(f"translations and scores: {folder / stem}.{data.target} and .json")
+    kept = "scores:" if translations is None else f"translations and scores: {path}.{language} and"
+    print(f"{kept} {path}.json")
 
 
 def search_name(settings: DecodeConfig) -> str:

@@ -43,15 +43,21 @@ def train(command: TrainCommand) -> None:
     import sys
     from dataclasses import replace
 
-    from transformer.data.batching import Position, batches, make_plan
+    from transformer.data.batching import Position, arrangement, batches, one_epoch
     from transformer.data.corpus import check_corpora, read_pairs
-    from transformer.data.token_store import encode_pairs
-    from transformer.data.tokenizer import load_tokenizers, make_tokenizers, save_tokenizers
+    from transformer.data.plan import make_plan, plan_to_score
+    from transformer.data.token_store import cut, encode_pairs
+    from transformer.data.vocabularies import (
+        load_tokenizers,
+        make_labels,
+        make_tokenizers,
+        save_tokenizers,
+    )
     from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_memory
-    from transformer.model.params import count_params
+    from transformer.model.params import count_params, with_classes_of, with_classifier
     from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
     from transformer.runs.digests import digests
     from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
@@ -59,6 +65,7 @@ def train(command: TrainCommand) -> None:
     from transformer.training import loop, sharding
     from transformer.training.optimizer import hyperparameters, learning_rate
     from transformer.training.reporter import Reporter
+    from transformer.training.validation import losses_of
 
     folder, config = command.run, command.settings
     first = processes.is_first()
@@ -69,7 +76,9 @@ def train(command: TrainCommand) -> None:
     with processes.first_process_first("the run folder"):
         # The vocabulary: the run's, another run's, or a new one.
         check_corpora(config.data)
-        bleu_metric(config.data.target)
+        translates = len(config.data.sides) == 2
+        if translates:
+            bleu_metric(config.data.target)  # what it lacks is told now
         resuming = has_checkpoints(folder)
         tuning = bool(command.from_run) and not resuming
         home = folder if resuming or not first else command.from_run
@@ -78,21 +87,27 @@ def train(command: TrainCommand) -> None:
             if home
             else make_tokenizers(config.data)
         )
+        if tuning and config.data.label_column:
+            tokenizers = tokenizers._replace(target=make_labels(config.data))
         config = config.with_vocabularies(*tokenizers.identity)
         if resuming and first:
             take_up_run(folder, config)
 
         # Text becomes tokens, tokens become a plan of batches.
-        pairs = encode_pairs(config.data, tokenizers, "train")
-        validation = list(read_pairs(config.data, "validation"))
-        rows_multiple = mesh.size * config.train.micro_batches
-        plan = make_plan(pairs, config.data, rows_multiple)
+        pairs, held_out = (
+            cut(config.data, encode_pairs(config.data, tokenizers, split))
+            for split in ("train", "validation")
+        )
+        plan = make_plan(pairs, config.data, mesh.size * config.train.micro_batches)
+        held_out_plan = plan_to_score(config, held_out, mesh.size)
+        validation = list(read_pairs(config.data, "validation")) if translates else []
 
         # The state before: where this run stopped, or the weights of another.
         if resuming:
             state, progress = restore(folder, config)
         if tuning:
-            other = replace(load_run_config(command.from_run), model=config.model)
+            earlier = load_run_config(command.from_run)
+            other = replace(earlier, model=with_classes_of(config.model, earlier.model))
             weights, label = load_params(command.from_run, other, command.from_checkpoint)
 
         # What could be wrong with settings and data has been found by now.
@@ -106,6 +121,8 @@ def train(command: TrainCommand) -> None:
     else:
         state, progress = sharding.new_state(mesh, config), Progress(plan=plan.digest)
     if tuning:
+        if config.data.vocabulary != earlier.data.vocabulary:  # other classes, or the first
+            weights = with_classifier(weights, state.params.classifier)
         state = state.replace(params=sharding.replicate(mesh, weights))
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
     if processes.count() > 1:
@@ -126,11 +143,11 @@ def train(command: TrainCommand) -> None:
         f"run folder  {folder}\n"
         f"devices     {devices.describe()}, {config.model.dtype}\n"
         f"model       {count_params(state.params):,} parameters\n"
-        f"data        {len(pairs):,} pairs ({plan.left_out:,} left out), "
-        f"{plan.batches_per_epoch:,} updates an epoch, {len(plan.buckets)} batch shapes, "
-        f"{plan.padding:.0%} padding\n"
+        f"data        {len(pairs):,} {'pairs' if translates else 'texts'} "
+        f"({plan.left_out:,} left out), {plan.batches_per_epoch:,} updates an epoch, "
+        f"{len(plan.buckets)} batch shapes, {plan.padding:.0%} padding\n"
         f"updates     {step:,} of {config.train.steps:,} done, each on about "
-        f"{plan.target_tokens(pairs) / plan.batches_per_epoch:,.0f} target tokens"
+        f"{plan.target_tokens(pairs) / plan.batches_per_epoch:,.0f} tokens"
     )
 
     # What the loop calls.
@@ -150,21 +167,27 @@ def train(command: TrainCommand) -> None:
         config, decode=replace(config.decode, beam_size=config.train.validation_beam_size)
     )
 
-    def validate(state) -> float:
-        params = sharding.local_copy(state.params)
-        translator = make_translator(validation_config, params, tokenizers)
-        outputs = translate(translator, [s for s, _ in validation])
-        value = bleu(outputs, [target for _, target in validation], config.data.target)
-        reporter.say(f"update {int(state.step):,}: validation BLEU {value:.1f}")
+    sentence_sums = sharding.jit_sentence_sums(mesh, config.model)
+
+    def validate(state) -> dict[str, float]:
+        held_out_batches = one_epoch(config, held_out, held_out_plan)
+        losses = losses_of(sentence_sums, state.params, held_out_batches)
+        scores, outputs = losses.scores, []
+        if translates:
+            params = sharding.local_copy(state.params)
+            translator = make_translator(validation_config, params, tokenizers)
+            outputs = translate(translator, [source for source, _ in validation])
+            references = [target for _, target in validation]
+            scores["bleu"] = bleu(outputs, references, config.data.target)
+        reporter.validation(int(state.step), scores, losses.loss[1])
         for (source, target), output in list(zip(validation, outputs))[:3]:
             reporter.say(f"  source     {source}\n  reference  {target}\n  output     {output}\n")
-        reporter.write(int(state.step), {"validation_bleu": value})
-        return value
+        return scores
 
     def checkpoint(state, position, with_validation) -> None:
-        value = validate(state) if with_validation else None
+        scores = validate(state) if with_validation else {}
         check_still_there(folder)
-        so_far = Progress(*position, plan.digest, clock.seconds, value, reporter.unreported)
+        so_far = Progress(*position, plan.digest, clock.seconds, scores, reporter.unreported)
         checkpoints.save(state, so_far)
         return_memory()  # what compiling and translating have taken
 
@@ -176,7 +199,9 @@ def train(command: TrainCommand) -> None:
             state,
             stream=(
                 (sharding.shard_batch(mesh, batch), position)
-                for batch, position in batches(pairs, plan, config.train.seed, position)
+                for batch, position in batches(
+                    pairs, plan, config.train.seed, position, arrangement(config)
+                )
             ),
             update=sharding.jit_update(mesh, config),
             report=reporter.update,

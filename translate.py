@@ -25,7 +25,7 @@ def main(words: list[str]) -> None:
     from functools import partial
     from itertools import islice
 
-    from transformer.data.tokenizer import load_tokenizers
+    from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.translator import make_translator, translate
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params

@@ -36,9 +36,10 @@ from transformer.config import Config
 from transformer.config.files import load_config
 from transformer.config.rules import validate
 from transformer.config.settings import Positive
-from transformer.data.batching import BatchPlan, Position, batches, make_plan
+from transformer.data.batching import Position, batches
+from transformer.data.plan import BatchPlan, make_plan
 from transformer.data.token_store import encode_pairs
-from transformer.data.tokenizer import make_tokenizers
+from transformer.data.vocabularies import make_tokenizers
 from transformer.machine import devices
 from transformer.model.batch import Batch
 from transformer.training import loop, sharding

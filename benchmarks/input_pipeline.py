@@ -23,10 +23,11 @@ from transformer.commands.program import run_command
 from transformer.config.files import load_config
 from transformer.config.rules import check
 from transformer.config.settings import Positive
-from transformer.data.batching import BatchPlan, Position, batches, make_plan
+from transformer.data.batching import Position, batches
 from transformer.data.corpus import read_pairs
+from transformer.data.plan import BatchPlan, make_plan
 from transformer.data.token_store import TokenPairs
-from transformer.data.tokenizer import Tokenizers, make_tokenizers
+from transformer.data.vocabularies import Tokenizers, make_tokenizers
 from transformer.model.batch import PAD
 
 

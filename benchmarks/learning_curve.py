@@ -24,7 +24,7 @@ from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.config.settings import BeamSize
 from transformer.data.corpus import read_pairs
-from transformer.data.tokenizer import load_tokenizers
+from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.translator import make_translator, translate
 from transformer.evaluation.scores import score
 from transformer.runs.checkpoint_files import open_to_read
@@ -103,7 +103,7 @@ def test_rows(
     progress = progress_of_checkpoints(command.run)
     # The average is of validated checkpoints; one that was saved on the way out is not among them.
     last = max(
-        (step for step, item in progress.items() if item.bleu is not None), default=max(progress)
+        (step for step, item in progress.items() if item.scores), default=max(progress)
     )
     rows = []
     for checkpoint in [*map(str, progress), "average"]:

@@ -44,7 +44,8 @@ from transformer.config import Config, ModelConfig
 from transformer.config.settings import BeamSize, Positive
 from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
-from transformer.data.tokenizer import Tokenizer, Tokenizers, load_tokenizers
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding import translator as ours
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu

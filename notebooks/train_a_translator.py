@@ -102,7 +102,7 @@ plt.show()
 # A run folder is all that is needed: its config, its vocabulary, its checkpoints.
 
 # %%
-from transformer.data.tokenizer import load_tokenizers
+from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.translator import make_translator, translate
 from transformer.machine import devices
 from transformer.runs.checkpoints import load_params

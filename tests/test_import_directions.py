@@ -56,7 +56,7 @@ ALLOWED = {
     "transformer.training": EVERYWHERE | {"transformer.model"},
     "transformer.decoding.search": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding": EVERYWHERE
-    | {"transformer.model", "transformer.data.tokenizer", "transformer.data.batching"},
+    | {"transformer.model", "transformer.data.vocabularies", "transformer.data.batching"},
     "transformer.evaluation": EVERYWHERE,
     "transformer.runs": EVERYWHERE | {"transformer.model.params", "transformer.training.step"},
     "transformer.commands": EVERYWHERE | {"transformer.machine", "transformer.runs.folder"},

@@ -17,7 +17,7 @@ from transformer.config.rules import check
 from transformer.data.corpus import read_pairs
 from transformer.data.downloads import unpacked
 from transformer.data.token_store import _is_intact
-from transformer.data.tokenizer import load_tokenizers
+from transformer.data.vocabularies import load_tokenizers
 from transformer.errors import UserError
 from transformer.runs.folder import load_run_config
 from transformer.runs.metrics import Metrics, read_metrics

@@ -16,7 +16,7 @@ import eval as eval_command
 import train
 import translate
 from transformer.data.corpus import read_pairs
-from transformer.data.tokenizer import load_tokenizers
+from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.translator import translate as translated
 from transformer.errors import UserError
 from transformer.runs.checkpoints import Progress, average, digests_of, load_params, restore

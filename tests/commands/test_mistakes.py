@@ -99,7 +99,7 @@ MISTAKES = [
     (f"{SMALL} --data.train-files broken.en.gz two.en", ["cannot read broken.en.gz", "gzip"]),
     (
         f"{SMALL} --data.train-files long.en long.en",
-        ["none of the 1 training pairs", "data.max_length"],
+        ["none of the 1 sentences", "data.max_length"],
     ),
     # run folders
     ("train.py configs/small.py --run thesis.txt", ["thesis.txt", "is not a run", "--run"]),

@@ -2,11 +2,14 @@
 
 import http.server
 import re
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @dataclass

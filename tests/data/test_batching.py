@@ -3,40 +3,18 @@
 import itertools
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pairs import FIRST_TOKEN, pair_lengths, token_pairs
 
-from transformer.config import DataConfig
-from transformer.data.batching import (
-    TARGET_COST,
-    Position,
-    batches,
-    make_plan,
-    pad_sources,
-    plan_buckets,
-)
-from transformer.data.token_store import TokenPairs
-from transformer.errors import UserError
+from transformer.config import Config, DataConfig, ModelConfig
+from transformer.data.batching import Position, arrangement, batches, pad_sources
+from transformer.data.plan import make_plan
 from transformer.model.batch import BOS, EOS, PAD
-
-FIRST_TOKEN = 4
-
-
-def token_pairs(source_lengths, target_lengths) -> TokenPairs:
-    """Pairs in which the source of pair i is all i + 4, and its target too."""
-
-    def side(lengths):
-        numbers = np.arange(len(lengths)) + FIRST_TOKEN
-        return np.repeat(numbers, lengths), np.concatenate([[0], np.cumsum(lengths)]).astype(int)
-
-    return TokenPairs(*side(source_lengths), *side(target_lengths))
-
-
-pair_lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1)
-"""Source and target lengths, empty and too long ones among them."""
 
 choices = st.fixed_dictionaries(
     {
@@ -73,7 +51,7 @@ def same(a, b) -> bool:
 def test_an_epoch_shows_every_usable_pair_once(drawn, number):
     pairs, plan = planned(*drawn)
     longest = drawn[1]["max_length"]
-    lengths = zip(pairs.source_lengths + 1, pairs.target_lengths + 1)
+    lengths = zip(pairs.source_lengths, pairs.target_lengths)
     usable = [i for i, pair in enumerate(lengths) if min(pair) > 1 and max(pair) <= longest]
     shown = [i for batch in epoch(pairs, plan, number=number) for i in pair_numbers(batch)]
     assert sorted(shown) == usable
@@ -112,8 +90,8 @@ def test_rows_are_laid_out_for_teacher_forcing(drawn):
                 assert not target_out.any()
                 continue
             number = source[0] - FIRST_TOKEN
-            ids = [number + FIRST_TOKEN] * pairs.target_lengths[number]
-            assert source.tolist()[: pairs.source_lengths[number] + 1][-1] == EOS
+            ids = [number + FIRST_TOKEN] * (pairs.target_lengths[number] - 1)
+            assert source.tolist()[: pairs.source_lengths[number]][-1] == EOS
             assert target_in.tolist()[: len(ids) + 1] == [BOS, *ids]
             assert target_out.tolist()[: len(ids) + 1] == [*ids, EOS]
             assert not target_in[len(ids) + 1 :].any()
@@ -160,81 +138,50 @@ def test_positions_count_batches_and_epochs():
     assert positions == [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0)]
 
 
-def test_more_buckets_never_pad_more():
-    generator = np.random.default_rng(0)
-    source = generator.poisson(12, 5000) + 1
-    target = np.maximum(1, source + generator.integers(-4, 5, 5000))
-    pairs = token_pairs(source, target)
-    padding = [
-        make_plan(pairs, DataConfig(num_buckets=n, batch_tokens=2048), 8).padding
-        for n in (1, 2, 4, 8, 12, 24)
-    ]
-    assert padding == sorted(padding, reverse=True)
-    assert padding[0] > 0.4
-    assert padding[4] < 0.2
+def one_side(side):
+    """Texts of one side: pairs without the other."""
+    pairs = token_pairs([3, 5, 4, 5], [3, 5, 4, 5])
+    none = {f"{side}_ids": np.zeros(0, int), f"{side}_offsets": np.zeros(5, int)}
+    return replace(pairs, **none)
 
 
-@given(pair_lengths)
-def test_the_second_shape_is_the_best_there_is(lengths):
-    """All shapes beside the one that holds all pairs are tried."""
-    lengths = np.array(lengths) + 1
-    longest = lengths.max(axis=0)
-
-    def cost(shape):
-        return shape[0] + TARGET_COST * shape[1]
-
-    def cost_with(shape):
-        fits = (lengths <= shape).all(axis=1)
-        return fits.sum() * cost(shape) + (~fits).sum() * cost(longest)
-
-    least = min(map(cost_with, itertools.product(*(range(1, n + 1) for n in longest))))
-    # With so few pairs and rows_multiple 1 nothing but padding counts.
-    buckets, _ = plan_buckets(*lengths.T, num_buckets=2, batch_tokens=10**6, rows_multiple=1)
-    # Less still where the pairs that are left are shorter than the longest.
-    assert sum(b.rows * cost((b.source_length, b.target_length)) for b in buckets) <= least
+def batches_of(config, pairs):
+    plan = make_plan(pairs, config.data, 1)
+    stream = batches(pairs, plan, 0, Position(), arrangement(config))
+    return [batch for batch, _ in itertools.islice(stream, 2 * plan.batches_per_epoch)]
 
 
-@given(pair_lengths, st.integers(1, 6))
-def test_every_pair_is_in_a_shape_that_it_fits_into(lengths, num_buckets):
-    lengths = np.array(lengths) + 1
-    buckets, bucket_of = plan_buckets(*lengths.T, num_buckets, 10**6, 1)
-    for pair, number in zip(lengths, bucket_of):
-        fitting = [b for b in buckets if pair[0] <= b.source_length and pair[1] <= b.target_length]
-        assert buckets[number] in fitting
-    assert len(set(buckets)) == len(buckets) <= num_buckets
+def test_a_decoder_alone_reads_the_target_and_predicts_the_token_after():
+    config = Config(model=ModelConfig(encoder_layers=0), data=DataConfig(source="", num_buckets=1))
+    batch = batches_of(config, one_side("source"))[0]
+    assert batch.source is None
+    row = batch.target_out.tolist().index([6, 6, 6, 6, EOS, PAD])
+    assert batch.target_in[row].tolist() == [BOS, 6, 6, 6, 6, PAD]
 
 
-def test_very_many_lengths_are_planned_as_well():
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 1000, (2, 20_000))
-    few, many = (plan_buckets(*lengths, n, 10**4, 8)[0] for n in (4, 16))
-    assert len(few) == 4
-    assert len(many) == 16
+def test_an_encoder_alone_gets_other_blanks_in_every_epoch_and_the_same_on_resuming():
+    model = ModelConfig(decoder_layers=0, source_vocab_size=30)
+    config = Config(model=model, data=DataConfig(target="", num_buckets=1))
+    first, second = batches_of(config, one_side("target"))
+    assert first.target_in is None and (first.target_out != PAD).sum() == 4
+    asked = [{tuple(row) for row in batch.target_out.tolist()} for batch in (first, second)]
+    assert asked[0] != asked[1]
+    plan = make_plan(one_side("target"), config.data, 1)
+    arrange = arrangement(config)
+    resumed, _ = next(batches(one_side("target"), plan, 0, Position(1), arrange))
+    assert np.array_equal(resumed.source, second.source)
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 500), st.integers(1, 8))
-def test_the_last_batch_is_nearly_full(source, target, count, multiple):
-    (bucket,), _ = plan_buckets(np.full(count, source), np.full(count, target), 12, 400, multiple)
-    batches_needed = -(-count // bucket.rows)
-    assert batches_needed * bucket.rows - count < batches_needed * multiple
-    fullest = 400 // max(source, target) // multiple * multiple
-    assert batches_needed == -(-count // fullest)
-
-
-def test_a_budget_too_small_names_the_settings():
-    with pytest.raises(UserError, match=r"data\.batch_tokens \(100\).*micro_batches.*devices.*168"):
-        make_plan(token_pairs([20], [5]), DataConfig(batch_tokens=100), rows_multiple=8)
-
-
-@pytest.mark.parametrize("lengths", [([0], [3]), ([3], [0]), ([300], [3]), ([], [])])
-def test_no_usable_pair_is_an_error(lengths):
-    with pytest.raises(UserError, match=r"data\.max_length \(256\)"):
-        make_plan(token_pairs(*(np.array(side, int) for side in lengths)), DataConfig(), 1)
-
-
-def test_a_pair_of_exactly_the_longest_length_is_used():
-    data = DataConfig(max_length=10)
-    assert make_plan(token_pairs([9, 10], [9, 10]), data, 1).left_out == 1
+def test_a_classifier_reads_sentences_and_predicts_their_classes():
+    config = Config(
+        model=ModelConfig(decoder_layers=0),
+        data=DataConfig(target="", label_column=2, num_buckets=1),
+    )
+    pairs = replace(token_pairs([3, 5], [0, 0]), target_ids=np.array([2, 1]))
+    batch = batches_of(config, pairs)[0]
+    assert batch.target_in is None
+    labels = dict(zip((row[0] for row in batch.source.tolist()), batch.target_out.tolist()))
+    assert labels == {FIRST_TOKEN: [2], FIRST_TOKEN + 1: [1]}
 
 
 @given(st.lists(st.lists(st.integers(3, 50), max_size=6), max_size=4))

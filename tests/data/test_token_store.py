@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from transformer.config import DataConfig
 from transformer.data import token_store
 from transformer.data.token_store import encode_pairs
-from transformer.data.tokenizer import Tokenizers, train_tokenizer
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 
 PAIRS = [(f"line {i} of the source", f"Zeile {i}" * (i % 3)) for i in range(50)]
@@ -45,8 +47,8 @@ def rows(ids, offsets) -> list[list[int]]:
 def assert_encoded(pairs, tokenizers, expected) -> None:
     sources, targets = zip(*expected)
     assert len(pairs) == len(expected)
-    assert rows(pairs.source_ids, pairs.source_offsets) == tokenizers.source.encode(sources)
-    assert rows(pairs.target_ids, pairs.target_offsets) == tokenizers.target.encode(targets)
+    assert rows(pairs.source_ids, pairs.source_offsets) == tokenizers.source.rows(sources)
+    assert rows(pairs.target_ids, pairs.target_offsets) == tokenizers.target.rows(targets)
 
 
 def forbid_encoding(monkeypatch) -> None:
@@ -62,9 +64,9 @@ def test_the_ids_are_the_tokenizers_whatever_the_chunks(data, tokenizers, monkey
     pairs = encode_pairs(data, tokenizers, "train")
     assert_encoded(pairs, tokenizers, PAIRS)
     assert pairs.source_lengths.tolist() == [
-        len(r) for r in tokenizers.source.encode(next(zip(*PAIRS)))
+        len(r) for r in tokenizers.source.rows(next(zip(*PAIRS)))
     ]
-    assert pairs.target_lengths[0] == 0
+    assert pairs.target_lengths[0] == 1  # EOS
 
 
 def test_stored_pairs_are_mapped_not_encoded_again(data, tokenizers, monkeypatch):
@@ -131,3 +133,43 @@ def test_a_cache_that_cannot_be_written_is_an_error(data, tokenizers, tmp_path, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot store .*file.* XDG_CACHE_HOME"):
         encode_pairs(data, tokenizers, "train")
+
+
+def text_of_one_side(tmp_path, **settings):
+    """A text of one file, in lines of 10, 0, 3 and 25 characters, and its tokenizers."""
+    lines = ["a" * 10, "", "bcb", "cab" * 8 + "c"]
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    data = DataConfig(dataset="", train_files=(str(path),), source="", max_length=8, **settings)
+    tokenizer = train_tokenizer(lines, "char", 10, byte_fallback=False)
+    return data, Tokenizers(tokenizer, tokenizer), lines
+
+
+def test_of_one_side_the_other_has_no_tokens(tmp_path):
+    data, tokenizers, lines = text_of_one_side(tmp_path)
+    pairs = encode_pairs(data, tokenizers, "train")
+    assert not pairs.source_lengths.any() and len(pairs) == len(lines)
+    assert rows(pairs.target_ids, pairs.target_offsets) == tokenizers.target.rows(lines)
+    in_memory = token_store.encoded(data, tokenizers, [("", line) for line in lines])
+    for name, value in vars(pairs).items():
+        np.testing.assert_array_equal(getattr(in_memory, name), value)
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_long_text_is_cut_into_parts_of_like_lengths_and_none_is_lost(tmp_path, windows):
+    data, tokenizers, lines = text_of_one_side(tmp_path, windows=windows)
+    pairs = token_store.cut(data, encode_pairs(data, tokenizers, "train"))
+    parts = rows(pairs.target_ids, pairs.target_offsets)
+    whole = [token for row in tokenizers.target.rows(lines) for token in row]
+    assert [token for part in parts for token in part] == whole
+    assert max(map(len, parts)) <= 8 and len(pairs.source_lengths) == len(parts)
+    lengths = list(map(len, parts))
+    if windows:  # one stream
+        assert max(lengths) - min(lengths) <= 1
+    else:
+        assert lengths == [6, 6, 1, 5, 6, 7, 7, 7]
+
+
+def test_pairs_are_never_cut(data, tokenizers):
+    pairs = encode_pairs(data, tokenizers, "train")
+    assert token_store.cut(replace(data, max_length=3), pairs) is pairs

@@ -13,13 +13,15 @@ from transformer.data import tokenizer as module
 from transformer.data.tokenizer import (
     UNK,
     Tokenizer,
-    Tokenizers,
     load_tokenizer,
+    save_tokenizer,
+    train_tokenizer,
+)
+from transformer.data.vocabularies import (
+    Tokenizers,
     load_tokenizers,
     make_tokenizers,
-    save_tokenizer,
     save_tokenizers,
-    train_tokenizer,
 )
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from transformer.config import Config, DecodeConfig
-from transformer.data.tokenizer import Tokenizers, train_tokenizer
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE, SearchResult
 from transformer.decoding.translator import (

@@ -44,13 +44,18 @@ def at(state, step):
     return state.replace(step=jnp.int32(step), params=params)
 
 
+def scores_of(bleu):
+    """Those of a validation; None for none. A loss that falls as BLEU rises would say the same."""
+    return {} if bleu is None else {"bleu": bleu, "loss": 1 + bleu}
+
+
 def save(folder, config, *saves):
     """Saves states, each with a validation BLEU or None."""
     checkpoints = Checkpoints(folder, config)
     try:
         for state, bleu in saves:
             step = int(state.step)
-            checkpoints.save(state, Progress(epoch=1, batch=step, seconds=2.5, bleu=bleu))
+            checkpoints.save(state, Progress(epoch=1, batch=step, seconds=2.5, scores=scores_of(bleu)))
     finally:
         checkpoints.close()
 
@@ -90,7 +95,7 @@ def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, stat
     restored = sharding.replicate(sharding.make_mesh(), restored)
     assert_same(plain(restored), plain(at(state, 7)))
     assert jax.random.uniform(restored.key) == jax.random.uniform(state.key)
-    assert progress == Progress(epoch=1, batch=7, seconds=2.5, bleu=12.5)
+    assert progress == Progress(epoch=1, batch=7, seconds=2.5, scores=scores_of(12.5))
     assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(restored))
 
 

@@ -51,7 +51,25 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
     """Rules across settings: (setting and value, whether it keeps the rule, the rule)."""
     model, data, optimizer, train = config.model, config.data, config.optimizer, config.train
     own_tokenizers = bool(data.source_tokenizer), bool(data.target_tokenizer)
+    one_side = len(data.sides) == 1
     return [
+        (
+            "model.encoder_layers and model.decoder_layers",
+            model.encoder_layers > 0 or model.decoder_layers > 0,
+            "must not both be 0",
+        ),
+        *(
+            (
+                f"data.{side} ({getattr(data, side)!r})",
+                bool(getattr(data, side)) == (layers > 0),
+                f"must be {'a language' if layers else 'empty'} with model.{stack}_layers "
+                f"{layers}: the {stack} reads the {side} side",
+            )
+            for side, stack, layers in (
+                ("source", "encoder", model.encoder_layers),
+                ("target", "decoder", model.decoder_layers),
+            )
+        ),
         (
             f"model.d_model ({model.d_model})",
             model.d_model % model.num_heads == 0,
@@ -71,6 +89,37 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             "model.tying (all)",
             model.tying != "all" or data.shared_vocabulary,
             "needs data.shared_vocabulary; with two vocabularies set model.tying to target or none",
+        ),
+        (
+            "model.tying (target)",
+            model.tying != "target" or not one_side,
+            "needs an encoder and a decoder; with one of them set model.tying to all or none",
+        ),
+        (
+            "data.shared_vocabulary",
+            data.shared_vocabulary or not one_side,
+            "must be on with one side: there is one vocabulary",
+        ),
+        (
+            "data.windows",
+            not data.windows or one_side,
+            "is for text of one side: set model.encoder_layers or model.decoder_layers to 0",
+        ),
+        (
+            f"data.label_column ({data.label_column})",
+            not data.label_column or (model.decoder_layers == 0 and not data.windows),
+            "is for an encoder alone that reads line by line: set model.decoder_layers to 0 and "
+            "data.windows off",
+        ),
+        (
+            f"data.label_column ({data.label_column})",
+            not data.label_column or bool(data.train_files),
+            "needs data.train_files, .tsv files",
+        ),
+        (
+            f"train.best_by ({train.best_by})",
+            train.best_by != "bleu" or not one_side,
+            "needs a translator: set train.best_by to loss or accuracy",
         ),
         (
             f"data.dataset ({data.dataset!r})",

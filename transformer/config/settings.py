@@ -6,7 +6,9 @@ jax nor flax: `python train.py --help` reads nothing heavier.
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
+
+from tyro.conf import Suppress
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Limit:
         return None if value < self.below else f"must be below {self.below}"
 
 
+Value = TypeVar("Value")
+Fact = Annotated[Value, Suppress]
+"""What train.py fills in: no flag sets it, but a config file may, to count parameters say."""
+
 Positive = Annotated[int, Limit(1, below=2**31)]
 Count = Annotated[int, Limit(0, below=2**31)]
 PositiveNumber = Annotated[float, Limit(0, above=True)]
@@ -37,10 +43,13 @@ BeamSize = Annotated[int, Limit(1, below=1001)]
 class ModelConfig:
     """The shape of the Transformer; the defaults are the paper's base model (section 3)."""
 
-    source_vocab_size: Count = 0
-    """Tokens in the source vocabulary; 0: filled in from the tokenizer by train.py."""
-    target_vocab_size: Count = 0
-    """Tokens in the target vocabulary; 0: filled in from the tokenizer by train.py."""
+    source_vocab_size: Fact[Count] = 0
+    """Tokens in the source vocabulary; filled in from the tokenizer by train.py."""
+    target_vocab_size: Fact[Count] = 0
+    """Tokens in the target vocabulary, of which one is predicted; filled in by train.py."""
+    classes: Fact[Count] = 0
+    """Classes that an encoder alone sorts sentences into (the target vocabulary is then that of the
+    classes); 0: tokens are predicted; filled in by train.py."""
     encoder_layers: Count = 6
     """N, layers in the encoder; 0: a decoder alone, which continues text (a language model)."""
     decoder_layers: Count = 6
@@ -86,10 +95,14 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which sentence pairs, how they become tokens, and how tokens become batches."""
+    """Which text, how it becomes tokens, and how tokens become batches.
+
+    An encoder reads the source side, a decoder the target side: with one of them alone, there is
+    one side, and the other language is "".
+    """
 
     dataset: str = "phrasebook/en_de"
-    """A TFDS translation dataset by name; "" when the data are files."""
+    """A TFDS dataset by name, of sentence pairs or of text; "" when the data are files."""
     train_split: str = "train"
     """The TFDS split to train on."""
     validation_split: str = "validation"
@@ -97,20 +110,27 @@ class DataConfig:
     test_split: str = "test"
     """The TFDS split that eval.py scores."""
     train_files: tuple[str, ...] = ()
-    """Source file and target file, or one .tsv file, one sentence a line; more corpora may follow,
-    named in the same way; .gz, .bz2, .xz and .zst are decompressed."""
+    """Source file and target file (or the file of the one side there is), or one .tsv file, one
+    sentence a line; more corpora may follow, named in the same way; .gz, .bz2, .xz and .zst are
+    decompressed."""
     validation_files: tuple[str, ...] = ()
     """The same for validation."""
     test_files: tuple[str, ...] = ()
     """The same for the test set."""
     tsv_columns: tuple[Positive, Positive] = (1, 2)
     """Columns of .tsv files that hold source and target; the first column is 1."""
+    label_column: Count = 0
+    """Column of .tsv files that holds the class of a sentence, for an encoder alone: a classifier;
+    0: none."""
+    windows: bool = False
+    """Read a text, such as a book, as one stream of tokens, cut into windows of max_length; else
+    each line is by itself. For a decoder or an encoder alone."""
     swap_files: bool = False
     """Translate from the second file or column to the first: the other direction."""
     source: str = "en"
-    """Source language: names the TFDS feature, and labels scores."""
+    """Source language: names the TFDS feature, and labels scores; "": no source side."""
     target: str = "de"
-    """Target language."""
+    """Target language; "": no target side."""
     manual_dir: str = ""
     """Folder of a dataset's files, downloaded earlier and looked for here first; so is the folder
     that a variable such as MULTI30K_DIR names."""
@@ -125,19 +145,26 @@ class DataConfig:
     lowercase: bool = False
     """Lower-case all text before it becomes tokens; translations come out in lower case."""
     shared_vocabulary: bool = True
-    """One vocabulary for both languages, as the paper has for English-German."""
+    """One vocabulary for both languages, as the paper has for English-German; of one side alone
+    there is always one."""
     source_tokenizer: str = ""
     """A SentencePiece model of your own for the source, instead of training one."""
     target_tokenizer: str = ""
     """The same for the target; with a shared vocabulary the two are one."""
-    vocabulary: str = ""
+    vocabulary: Fact[str] = ""
     """Identity of the run's tokenizers; filled in by train.py."""
     max_length: Positive = 256
-    """Longest sentence to train on, in tokens, EOS included; longer pairs are left out."""
+    """Longest sentence to train on, in tokens, EOS included; longer pairs are left out, and longer
+    text of one side is cut into parts."""
     batch_tokens: Positive = 4096
     """Most source and most target tokens in a batch, padding included."""
     num_buckets: Positive = 12
     """Batch shapes: pairs of like lengths share one, and each is compiled once."""
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Those that exist, of "source" and "target"."""
+        return tuple(side for side in ("source", "target") if getattr(self, side))
 
 
 VOCABULARY_SETTINGS = {
@@ -183,13 +210,15 @@ class TrainConfig:
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000
     """Updates between validations, each followed by a checkpoint."""
+    best_by: Literal["bleu", "loss", "accuracy"] = "bleu"
+    """Which score of the validation set says what the best checkpoint is."""
     validation_beam_size: BeamSize = 1
     """Beam of the validation BLEU; 1: greedy."""
     keep_last: Positive = 5
     """Newest checkpoints kept."""
     keep_best: Positive = 1
-    """Best checkpoints kept, by validation BLEU."""
-    origin: str = ""
+    """Best checkpoints kept (`best_by`)."""
+    origin: Fact[str] = ""
     """The run that the first weights came from; filled in by --from."""
     average_last: Positive = 5
     """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
@@ -228,8 +257,10 @@ class Config:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def with_vocabularies(self, source_size: int, target_size: int, digest: str = "") -> "Config":
-        """The config with what its tokenizers turned out to be."""
+        """The config with what its tokenizers turned out to be; PAD is no class."""
         sizes = {"source_vocab_size": source_size, "target_vocab_size": target_size}
+        if self.data.label_column:
+            sizes["classes"] = target_size - 1
         return dataclasses.replace(
             self,
             model=dataclasses.replace(self.model, **sizes),

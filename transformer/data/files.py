@@ -1,7 +1,8 @@
 """Pairs of sentences from plain files: one sentence a line, or tables with a column a side.
 
-A corpus is a source file and a target file, or one .tsv table; a split is one corpus or several,
-named one after the other. Files that end in .gz, .bz2, .xz or .zst are decompressed on the way.
+A corpus is a source file and a target file (or the file of the one side there is), or one .tsv
+table; a split is one corpus or several, named one after the other. Files that end in .gz, .bz2, .xz
+or .zst are decompressed on the way.
 """
 
 import bz2
@@ -29,7 +30,7 @@ except ImportError:
 
 Split = Literal["train", "validation", "test"]
 Corpus = tuple[Path, ...]
-"""A source file and a target file, or one table."""
+"""A source file and a target file, a file of one side, or one table."""
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ARCHIVES = (".zip", ".tar", ".tgz")
@@ -46,9 +47,11 @@ def corpora(data: DataConfig, split: Split) -> list[Corpus]:
     names = list(getattr(data, f"{split}_files"))
     found = []
     while names:
-        width = 1 if _is_table(names[0]) else 2
+        width = 1 if _is_table(names[0]) else len(data.sides)
         corpus, names = names[:width], names[width:]
-        if len(corpus) < width or _is_table(corpus[-1]) != (width == 1):
+        if data.label_column and not _is_table(corpus[0]):
+            raise UserError(f"{setting}: {corpus[0]} is no .tsv file, and data.label_column is set")
+        if len(corpus) < width or len({_is_table(name) for name in corpus}) > 1:
             raise UserError(
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
                 "file, or one .tsv file, and so on for more corpora"
@@ -62,19 +65,31 @@ def file_fingerprint(data: DataConfig, found: list[Corpus]) -> str:
     paths = [path.resolve() for corpus in found for path in corpus]
     stats = [path.stat() for path in paths]
     files = [f"{path}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in zip(paths, stats)]
-    return "|".join([*files, f"{data.tsv_columns}", f"{data.swap_files}"])
+    read = (data.sides, data.tsv_columns, data.label_column, data.swap_files)
+    return "|".join([*files, f"{read}"])
 
 
 def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
     """The (source, target) sentences of the corpora, one corpus after the other.
 
-    Raises UserError, possibly only after some pairs: files of different lengths, a table without
-    such a column, text that is not UTF-8, a file that is damaged.
+    A side that does not exist is ""; the target of a classifier is the class. Raises UserError,
+    possibly only after some pairs: files of different lengths, a table without such a column, text
+    that is not UTF-8, a file that is damaged.
     """
     for corpus in found:
-        pairs = _table_pairs(data, *corpus) if len(corpus) == 1 else _parallel_pairs(*corpus)
+        if _is_table(corpus[0].name):
+            pairs = _table_pairs(data, *corpus)
+        elif len(corpus) == 2:
+            pairs = _parallel_pairs(*corpus)
+        else:
+            pairs = (one_sided(data, line) for line in _lines(*corpus))
         for first, second in pairs:
             yield (second, first) if data.swap_files else (first, second)
+
+
+def one_sided(data: DataConfig, text: str) -> tuple[str, str]:
+    """A pair of which one side does not exist."""
+    return (text, "") if data.source else ("", text)
 
 
 def _is_table(name: str) -> bool:
@@ -103,16 +118,22 @@ def _beside(path: Path) -> str:
 
 
 def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
-    """Two columns of a table, by default the first two."""
-    source, target = data.tsv_columns
+    """Two columns of a table, by default the first two; one where there is one side."""
+    by_side = dict(zip(("source", "target"), data.tsv_columns))
+    chosen = [by_side[side] for side in data.sides]
+    if data.label_column:
+        chosen.append(data.label_column)
     for number, line in enumerate(_lines(path), start=1):
         columns = line.split("\t")
-        if len(columns) < max(source, target):
+        if len(columns) < max(chosen):
             raise UserError(
                 f"{path}, line {number}: {len(columns)} column(s) in {line!r:.80}, and "
-                f"data.tsv_columns asks for columns {source} and {target}, separated by tabs"
+                f"data.tsv_columns{' or data.label_column' * (data.label_column > 0)} asks for "
+                f"column{'s' * (len(chosen) > 1)} {' and '.join(map(str, chosen))}, separated by "
+                "tabs"
             )
-        yield columns[source - 1], columns[target - 1]
+        texts = [columns[column - 1] for column in chosen]
+        yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
 
 
 def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Pairs of sentences from a TFDS translation dataset, read and prepared without TensorFlow."""
+"""Sentence pairs, or text of one side, from a TFDS dataset, prepared without TensorFlow."""
 
 import contextlib
 import difflib
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split
+from transformer.data.files import Split, one_sided
 from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
@@ -31,7 +31,8 @@ def dataset_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
     for start in range(0, len(examples), READ_AT_ONCE):
         chosen = range(start, min(start + READ_AT_ONCE, len(examples)))
         for example in examples.__getitems__(chosen):
-            yield _sentence(example[data.source]), _sentence(example[data.target])
+            texts = [_sentence(example[getattr(data, side)]) for side in data.sides]
+            yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
 
 
 def _sentence(text: bytes) -> str:
@@ -119,15 +120,17 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def _check_languages(tfds: Any, builder: Any, data: DataConfig) -> None:
-    if not isinstance(builder.info.features, tfds.features.Translation):
-        raise UserError(
-            f"data.dataset ({data.dataset}) is not a dataset of sentence pairs in two languages"
-        )
-    languages = list(builder.info.features)
-    for setting, language in (("data.source", data.source), ("data.target", data.target)):
+    features = builder.info.features
+    known = features.keys() if isinstance(features, tfds.features.FeaturesDict) else ()
+    languages = [name for name in known if isinstance(features[name], tfds.features.Text)]
+    if len(languages) < len(data.sides):
+        wanted = "sentence pairs in two languages" if len(data.sides) == 2 else "text"
+        raise UserError(f"data.dataset ({data.dataset}) is not a dataset of {wanted}")
+    for side in data.sides:
+        language = getattr(data, side)
         if language not in languages:
             raise UserError(
-                f"{setting} ({language!r}) is not in {data.dataset}, which has "
+                f"data.{side} ({language!r}) is not in {data.dataset}, which has "
                 + ", ".join(languages)
             )
 

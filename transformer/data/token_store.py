@@ -6,18 +6,20 @@ import json
 import shutil
 import tempfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.corpus import Split, fingerprint, read_pairs
-from transformer.data.tokenizer import Tokenizer, Tokenizers
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.vocabularies import Labels, Tokenizers
 from transformer.errors import UserError
 from transformer.machine.cache import cache_folder
 
-FORMAT = 1
+FORMAT = 2
 """Part of every cache key; raised when what is stored changes."""
 
 CHUNK = 20_000
@@ -28,9 +30,10 @@ CHECKSUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class TokenPairs:
-    """Sentence pairs as token ids, without PAD, BOS and EOS.
+    """Sentence pairs as token ids, with EOS.
 
     Sentence i of a side is ids[offsets[i] : offsets[i + 1]]; there is one more offset than pairs.
+    Of a side that does not exist all sentences have no tokens.
     """
 
     source_ids: np.ndarray
@@ -43,13 +46,60 @@ class TokenPairs:
 
     @property
     def source_lengths(self) -> np.ndarray:
-        """Tokens in each source sentence."""
+        """Tokens in each source sentence, EOS included."""
         return np.diff(self.source_offsets)
 
     @property
     def target_lengths(self) -> np.ndarray:
-        """Tokens in each target sentence."""
+        """Tokens in each target sentence, EOS included."""
         return np.diff(self.target_offsets)
+
+
+def encoded(
+    data: DataConfig, tokenizers: Tokenizers, pairs: Iterable[tuple[str, str]]
+) -> TokenPairs:
+    """Pairs as token ids, in memory."""
+    flat = []
+    for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*pairs)):
+        rows = _rows(data, side, tokenizer, sentences)
+        flat.append(np.fromiter(itertools.chain.from_iterable(rows), np.int32))
+        flat.append(np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64))
+    return TokenPairs(*flat)
+
+
+def _rows(
+    data: DataConfig, side: str, tokenizer: Tokenizer | Labels, sentences: Sequence[str]
+) -> list[list[int]]:
+    """The token ids of each sentence of a side; none where it does not exist."""
+    if side in data.sides or (side == "target" and data.label_column):
+        return tokenizer.rows(sentences)
+    return [[] for _ in sentences]
+
+
+def cut(data: DataConfig, pairs: TokenPairs) -> TokenPairs:
+    """Text of one side in parts of at most `data.max_length` tokens: each line by itself, or with
+    `data.windows` all of them as one stream. Pairs and sentences with a class stay as they are."""
+    if len(data.sides) == 2 or data.label_column:
+        return pairs
+    source = _windows(data, pairs.source_offsets)
+    target = _windows(data, pairs.target_offsets)
+    nothing = np.zeros(max(len(source), len(target)), np.int64)
+    return replace(
+        pairs,
+        source_offsets=source if data.source else nothing,
+        target_offsets=target if data.target else nothing,
+    )
+
+
+def _windows(data: DataConfig, offsets: np.ndarray) -> np.ndarray:
+    """The offsets of parts, those of a line nearly equally long."""
+    edges = offsets[[0, -1]] if data.windows else offsets
+    lengths = np.diff(edges)
+    parts = -(-lengths // data.max_length)
+    first = np.cumsum(parts) - parts
+    number = np.arange(parts.sum()) - np.repeat(first, parts)
+    within = number * np.repeat(lengths, parts) // np.repeat(parts, parts)
+    return np.append(np.repeat(edges[:-1], parts) + within, edges[-1])
 
 
 def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> TokenPairs:
@@ -84,7 +134,7 @@ def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split) 
         pairs = read_pairs(data, split)
         while chunk := list(itertools.islice(pairs, CHUNK)):
             for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*chunk)):
-                rows = tokenizer.encode(sentences)
+                rows = _rows(data, side, tokenizer, sentences)
                 lengths = np.array([len(row) for row in rows], np.int32)
                 ids = np.fromiter(itertools.chain.from_iterable(rows), _id_type(tokenizer))
                 _append(work / f"{side}_lengths", lengths)
@@ -104,7 +154,7 @@ def _append(path: Path, array: np.ndarray) -> None:
         array.tofile(file)
 
 
-def _id_type(tokenizer: Tokenizer) -> type:
+def _id_type(tokenizer: Tokenizer | Labels) -> type:
     return np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32
 
 
@@ -125,7 +175,7 @@ def _is_intact(entry: Path) -> bool:
         return False
 
 
-def _open(entry: Path, side: str, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+def _open(entry: Path, side: str, tokenizer: Tokenizer | Labels) -> tuple[np.ndarray, np.ndarray]:
     """The ids of one side, memory-mapped, and its offsets."""
     lengths = np.fromfile(entry / f"{side}_lengths", np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

@@ -8,18 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import sentencepiece
 
-from transformer.config import DataConfig
-from transformer.data.corpus import read_pairs
 from transformer.errors import UserError
 from transformer.machine.interrupts import ended_by_interrupts
-from transformer.model.batch import BOS, EOS, PAD
-
-UNK = 3
-"""A piece of text that the vocabulary does not have."""
+from transformer.model.batch import BOS, EOS, PAD, UNK
 
 MAX_TRAINING_SENTENCES = 2_000_000
 """Sentences that a vocabulary is trained on; a larger corpus is sampled, to bound the memory."""
@@ -84,6 +78,10 @@ class Tokenizer:
         table = self._our_ids
         texts = [text.lower() for text in sentences] if self.lowercase else list(sentences)
         return [[table[i] for i in row] for row in self._processor.encode(texts)]
+
+    def rows(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The token ids of each sentence as models see them: with EOS."""
+        return [[*row, EOS] for row in self.encode(sentences)]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The sentence of each row of ids; PAD, BOS and EOS are dropped."""
@@ -183,80 +181,3 @@ def _explanation(error: str, vocab_size: int) -> str:
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return f"{setting} is too small for this corpus's characters: at least {smallest[1]}"
     return f"training a tokenizer with {setting} failed: {error}"
-
-
-class Tokenizers(NamedTuple):
-    """The tokenizers of the two languages: the same object twice with a shared vocabulary."""
-
-    source: Tokenizer
-    target: Tokenizer
-
-    @property
-    def identity(self) -> tuple[int, int, str]:
-        """The sizes of the vocabularies, and a digest of both tokenizers."""
-        digests = f"{self.source.digest} {self.target.digest}"
-        digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
-        return self.source.vocab_size, self.target.vocab_size, digest
-
-
-def make_tokenizers(data: DataConfig) -> Tokenizers:
-    """The user's own tokenizers, or new ones trained on the training split.
-
-    Raises UserError when that fails, or when a shared vocabulary is asked of two models.
-    """
-    paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
-    if data.shared_vocabulary:
-        models = [load_tokenizer(path, data.lowercase) for path in paths] or [
-            _train(data, sides=(0, 1))
-        ]
-        if models[0] != models[-1]:
-            raise UserError(
-                f"{paths[0]} and {paths[1]} are different tokenizers: "
-                "set data.shared_vocabulary to False, or give only one of them"
-            )
-        return Tokenizers(models[0], models[0])
-    if paths:
-        return Tokenizers(*(load_tokenizer(path, data.lowercase) for path in paths))
-    return Tokenizers(_train(data, sides=(0,)), _train(data, sides=(1,)))
-
-
-def _train(data: DataConfig, sides: tuple[int, ...]) -> Tokenizer:
-    """A tokenizer of the source sentences (side 0), the target sentences (side 1), or both."""
-    sentences = (pair[side] for pair in read_pairs(data, "train") for side in sides)
-    try:
-        return train_tokenizer(
-            sentences,
-            data.tokenizer,
-            data.vocab_size,
-            data.byte_fallback,
-            data.normalisation,
-            data.lowercase,
-        )
-    except UserError as error:
-        languages = " and ".join((data.source, data.target)[side] for side in sides)
-        raise UserError(f"vocabulary of {languages}: {error}") from error
-
-
-def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
-    """Write source.model and target.model into `folder`; only the first when they are one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_tokenizer(tokenizers.source, folder / "source.model")
-    if tokenizers.target != tokenizers.source:
-        save_tokenizer(tokenizers.target, folder / "target.model")
-    else:
-        (folder / "target.model").unlink(missing_ok=True)
-
-
-def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:
-    """Read what `save_tokenizers` wrote.
-
-    Raises UserError when it is missing, damaged, or not what `data.vocabulary` says it was.
-    """
-    source = load_tokenizer(folder / "source.model", data.lowercase)
-    target = folder / "target.model"
-    tokenizers = Tokenizers(
-        source, load_tokenizer(target, data.lowercase) if target.exists() else source
-    )
-    if data.vocabulary not in ("", tokenizers.identity[2]):
-        raise UserError(f"{folder} holds another vocabulary than this run's: put its files back")
-    return tokenizers

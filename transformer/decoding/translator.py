@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.batching import pad_sources
-from transformer.data.tokenizer import Tokenizers
+from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.ensemble import CACHE_LENGTH, Ensemble, make_ensemble, search_on
 from transformer.decoding.search import IMPOSSIBLE, SearchResult, SearchState, start
 from transformer.model.batch import PAD

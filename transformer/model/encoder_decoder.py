@@ -22,7 +22,7 @@ from transformer.model.layers import (
     residual,
     split,
 )
-from transformer.model.params import Embedding, Layer, Norm, Params, Stack, tables
+from transformer.model.params import Classifier, Embedding, Layer, Norm, Params, Stack, tables
 
 
 @struct.dataclass
@@ -61,10 +61,12 @@ def predict(
     """Logits at every position of `batch.target_out`, float32.
 
     The parameters say what is read: the source where there is an encoder, `target_in` where there
-    is a decoder. An encoder alone predicts its own tokens.
+    is a decoder. An encoder alone predicts its own tokens, or a class at the only position.
     """
     encoder_key, decoder_key = split(key, 2)
     memory = None if params.encoder is None else encode(config, params, batch.source, encoder_key)
+    if params.classifier is not None:
+        return classify(params.classifier, memory)[:, None]
     if params.decoder is None:
         return logits(params.embedding, memory.states)
     return decode(config, params, memory, batch.target_in, decoder_key)
@@ -243,6 +245,15 @@ def logits(embedding: Embedding, x: Float[Array, "B T D"]) -> Float[Array, "B T 
     with jax.named_scope("logits"):
         scores = contract("btd,vd->btv", x, tables(embedding).output)
         return scores if embedding.output_bias is None else scores + embedding.output_bias
+
+
+def classify(params: Classifier, memory: Memory) -> Float[Array, "B V"]:
+    """Logits of classes: a linear function of the mean of the states at real tokens."""
+    with jax.named_scope("classifier"):
+        real = memory.mask[:, 0, 0, :, None]
+        states = jnp.where(real, memory.states.astype(jnp.float32), 0)
+        mean = states.sum(1) / jnp.maximum(memory.lengths[:, None], 1)
+        return contract("bd,dv->bv", mean, params.w) + params.b
 
 
 def final_norm(config: ModelConfig, norm: Norm | None, x: Float[Array, "B T D"]) -> Array:

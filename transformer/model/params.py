@@ -4,6 +4,7 @@ The shapes follow flax.linen's attention ([D, H, K] and [H, K, D]). Layers of a 
 on a leading axis N. A weight that the configuration does without is None.
 """
 
+import dataclasses
 import math
 from operator import itemgetter
 from typing import NamedTuple
@@ -89,12 +90,21 @@ class Embedding:
 
 
 @struct.dataclass
+class Classifier:
+    """w [D, V], b [V]: from the mean of the encoder's states to classes."""
+
+    w: Array
+    b: Array
+
+
+@struct.dataclass
 class Params:
     """All weights; an absent stack is None."""
 
     embedding: Embedding
     encoder: Stack | None
     decoder: Stack | None
+    classifier: Classifier | None = None
 
 
 class Tables(NamedTuple):
@@ -124,6 +134,7 @@ def init_params(config: ModelConfig, key: Array) -> Params:
         embedding=_init_embedding(config, embedding_key),
         encoder=_init_stack(config, encoder_layers, encoder_key, has_memory=False),
         decoder=_init_stack(config, decoder_layers, decoder_key, has_memory=has_memory),
+        classifier=_init_classifier(config, key) if config.classes else None,
     )
 
 
@@ -188,6 +199,24 @@ def _init_stack(config: ModelConfig, count: int, key: Array, has_memory: bool) -
     return Stack(layers=layers, norm=_init_norm(config) if config.norm == "pre" else None)
 
 
+def _init_classifier(config: ModelConfig, key: Array) -> Classifier:
+    width, classes = config.d_model, config.target_vocab_size
+    weight = _glorot(jax.random.fold_in(key, 3), (width, classes), width, classes)
+    return Classifier(weight, jnp.zeros(classes))
+
+
+def with_classes_of(config: ModelConfig, earlier: ModelConfig) -> ModelConfig:
+    """The same model with an earlier one's classes, or none if that predicted tokens."""
+    size = earlier.target_vocab_size
+    return dataclasses.replace(config, classes=earlier.classes, target_vocab_size=size)
+
+
+def with_classifier(params: Params, classifier: Classifier) -> Params:
+    """An encoder that predicted tokens, with a classifier in the place of what made its logits."""
+    embedding = params.embedding.replace(output=None, output_bias=None)
+    return params.replace(embedding=embedding, classifier=classifier)
+
+
 def _init_embedding(config: ModelConfig, key: Array) -> Embedding:
     keys = jax.random.split(key, 5)
     deviation = config.d_model**-0.5
@@ -198,12 +227,12 @@ def _init_embedding(config: ModelConfig, key: Array) -> Embedding:
     source_vocab, target_vocab = config.source_vocab_size, config.target_vocab_size
     encodes, decodes = config.encoder_layers > 0, config.decoder_layers > 0
     shares_source = encodes and (config.tying == "all" or not decodes)
-    learned = config.positions == "learned"
+    has_output, learned = not config.classes, config.positions == "learned"
     return Embedding(
         source=table(0, source_vocab) if encodes else None,
         target=None if shares_source else table(1, target_vocab),
-        output=table(2, target_vocab) if config.tying == "none" else None,
-        output_bias=jnp.zeros(target_vocab) if config.output_bias else None,
+        output=table(2, target_vocab) if has_output and config.tying == "none" else None,
+        output_bias=jnp.zeros(target_vocab) if has_output and config.output_bias else None,
         source_positions=table(3, config.max_positions) if learned and encodes else None,
         target_positions=table(4, config.max_positions) if learned and decodes else None,
     )

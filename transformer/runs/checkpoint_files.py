@@ -16,6 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from transformer.runs.digests import difference, digests
+from transformer.config import TrainConfig
 from transformer.errors import UserError
 
 for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
@@ -72,7 +73,7 @@ def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
             barrier_sync_key_prefix=f"process {process}",
         )
         options = ocp.CheckpointManagerOptions(
-            best_fn=bleu_of, read_only=True, multiprocessing_options=alone
+            best_fn=any_score, read_only=True, multiprocessing_options=alone
         )
         manager = open_checkpoints(folder, options)
         steps = sorted(manager.all_steps())
@@ -150,19 +151,26 @@ def _check_description(path: Path, check: Callable[[Any], object]) -> None:
         ) from error
 
 
-def _score(metrics: dict) -> float:
-    """Raises KeyError, TypeError or ValueError when there is none."""
-    bleu = bleu_of(metrics)
-    if type(bleu) is not float or not math.isfinite(bleu):
-        raise ValueError("bleu is not a score")
-    return bleu
+def merit(scores: Mapping[str, float], best_by: str) -> float | None:
+    """The score by which checkpoints are compared, higher being better; None without scores."""
+    if not scores:
+        return None
+    return -scores["loss"] if best_by == "loss" else scores[best_by]
 
 
-def bleu_of(metrics: dict[str, float]) -> float:
-    return metrics["bleu"]
+def any_score(scores: Mapping[str, float]) -> float:
+    """What Orbax wants to know of a checkpoint, and `NewestAndBest` does not ask it for."""
+    return next(iter(scores.values()))
 
 
-DESCRIPTIONS = {"metrics/metrics": _score, "_CHECKPOINT_METADATA": dict}
+def _check_scores(scores: Mapping[str, float]) -> None:
+    """Raises AttributeError, StopIteration or ValueError where they are none."""
+    any_score(scores)
+    if not all(type(score) is float and math.isfinite(score) for score in scores.values()):
+        raise ValueError("a score is not a number")
+
+
+DESCRIPTIONS = {"metrics/metrics": _check_scores, "_CHECKPOINT_METADATA": dict}
 """JSON files that Orbax reads when it lists checkpoints, and what fails on damaged ones."""
 
 
@@ -170,13 +178,14 @@ DESCRIPTIONS = {"metrics/metrics": _score, "_CHECKPOINT_METADATA": dict}
 class NewestAndBest:
     """Which checkpoints Orbax keeps: of the validated ones the newest and the best; the newest."""
 
-    newest: int
-    best: int
+    settings: TrainConfig
 
     def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
+        settings = self.settings
         validated = [point for point in checkpoints if point.metrics]
-        by_bleu = sorted(validated, key=lambda point: bleu_of(point.metrics))
-        kept = [*validated[-self.newest :], *by_bleu[-self.best :], checkpoints[-1]]
+        by_merit = sorted(validated, key=lambda point: merit(point.metrics, settings.best_by))
+        newest, best = validated[-settings.keep_last :], by_merit[-settings.keep_best :]
+        kept = [*newest, *best, checkpoints[-1]]
         return [any(point is other for other in kept) for point in checkpoints]
 
 

@@ -20,10 +20,11 @@ import orbax.checkpoint as ocp
 from transformer.runs.checkpoint_files import (
     DamageError,
     NewestAndBest,
-    bleu_of,
+    any_score,
     files_in,
     first_line,
     is_changing,
+    merit,
     open_checkpoints,
     open_to_read,
     read,
@@ -40,12 +41,12 @@ TRIES = 10
 
 @dataclass(frozen=True)
 class Progress:
-    """What a checkpoint knows besides the state: where the data stream stands, and the score.
+    """What a checkpoint knows besides the state: where the data stream stands, and the scores.
 
     epoch, batch  the next batch to train on
     plan          digest of the batches that the first two count
     seconds       time spent on updates so far, validation and saving excluded
-    bleu          on the validation set; None for a checkpoint saved without a validation
+    scores        on the validation set, by name; none for a checkpoint saved without a validation
     unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
     """
 
@@ -53,7 +54,7 @@ class Progress:
     batch: int = 0
     plan: str = ""
     seconds: float = 0.0
-    bleu: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
     unreported: dict[str, float] = field(default_factory=dict)
 
 
@@ -66,8 +67,8 @@ class Checkpoints:
         self.manager = open_checkpoints(
             self.folder,
             ocp.CheckpointManagerOptions(
-                best_fn=bleu_of,
-                preservation_policy=NewestAndBest(config.train.keep_last, config.train.keep_best),
+                best_fn=any_score,
+                preservation_policy=NewestAndBest(config.train),
                 enable_async_checkpointing=True,
                 cleanup_tmp_directories=True,
             ),
@@ -94,7 +95,7 @@ class Checkpoints:
                     progress=ocp.args.JsonSave(described),
                     digests=ocp.args.JsonSave(digests_of(state, progress) if self.first else {}),
                 ),
-                metrics=None if progress.bleu is None else {"bleu": progress.bleu},
+                metrics=progress.scores or None,
             )
         if not saved and step not in self.manager.all_steps():
             raise UserError(
@@ -167,8 +168,9 @@ def _progress(step: int, described: dict) -> Progress:
         counts = (progress.epoch, progress.batch)
         if not all(type(number) is int and number >= 0 for number in counts):
             raise ValueError("epoch and batch are not numbers of batches")
-        if not all(type(n) is float for n in (progress.seconds, *progress.unreported.values())):
-            raise ValueError("seconds is not a time")
+        numbers = (progress.seconds, *progress.unreported.values(), *progress.scores.values())
+        if not all(type(number) is float for number in numbers):
+            raise ValueError("seconds or a score is not a number")
     except (TypeError, ValueError, AttributeError) as error:
         raise DamageError(step, first_line(error)) from error
     return progress
@@ -177,7 +179,7 @@ def _progress(step: int, described: dict) -> Progress:
 def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
     """The parameters of a run, and a few words that say which.
 
-    `checkpoint`: `best` by validation BLEU, `last`, `average` of the last `train.average_last`
+    `checkpoint`: `best` by `train.best_by` on the validation set, `last`, `average` of the last `train.average_last`
     validated ones, or a step. A damaged one is left out with a warning, if it was not asked for by
     its step. Raises UserError naming the steps that exist, or when all are damaged.
     """
@@ -203,12 +205,13 @@ def _load_params(
     """The parameters, which they are, and the checkpoints that were left out."""
     manager, steps = open_to_read(folder)
     shapes = {"params": jax.eval_shape(partial(init_params, config.model), jax.random.key(0))}
-    scores: dict[int, float | None] = {}
+    scores: dict[int, float | None] = {}  # higher is better
     damaged: list[DamageError] = []
     with closing(manager):
         for step in steps:
             try:
-                scores[step] = _progress(step, read(manager, step, {})[1]).bleu
+                progress = _progress(step, read(manager, step, {})[1])
+                scores[step] = merit(progress.scores, config.train.best_by)
             except DamageError as error:
                 damaged.append(error)
         while scores and checkpoint not in (str(error.step) for error in damaged):
@@ -238,7 +241,7 @@ def average(trees: Iterable[Params]) -> Params:
 
 
 def _choose_steps(scores: dict[int, float | None], count: int, checkpoint: str) -> list[int]:
-    """`scores`: the validation BLEU of each step, or None; `count`: how many to average."""
+    """`scores`: the merit of each step, None if not validated; `count`: how many to average."""
     steps = sorted(scores)
     validated = [step for step in steps if scores[step] is not None]
     if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):

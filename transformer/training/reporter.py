@@ -122,6 +122,17 @@ class Reporter:
             if not before:
                 self.say(self.warning)
 
+    def validation(self, step: int, scores: Mapping[str, float], loss_error: float) -> None:
+        """Says and writes how well the model does on text that it does not learn from."""
+        line = (
+            f"update {step:,}: validation loss {scores['loss']:.3f} nats/token (standard error "
+            f"{loss_error:.3f}), perplexity {scores['perplexity']:.2f}, accuracy "
+            f"{scores['accuracy']:.1%}"
+        )
+        self.say(line + (f", BLEU {scores['bleu']:.1f}" if "bleu" in scores else ""))
+        values = {f"validation_{name}": value for name, value in scores.items()}
+        self.write(step, values | {"validation_loss_error": loss_error})
+
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Hands on a line of metrics, with the seconds that updates have taken so far."""
         if self._write:

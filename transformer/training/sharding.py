@@ -17,11 +17,13 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from transformer.config import Config
+from transformer.config import Config, ModelConfig
 from transformer.model.batch import Batch
 from transformer.model.params import Params
+from transformer.training.loss import LossSums
 from transformer.training.optimizer import hyperparameters
 from transformer.training.step import Report, TrainState, init_state, update
+from transformer.training.validation import sentence_sums
 
 Tree = TypeVar("Tree")
 
@@ -101,3 +103,13 @@ def jit_update(
         donate_argnums=1,
     )
     return partial(compiled, hyperparameters(config))
+
+
+def jit_sentence_sums(mesh: Mesh, config: ModelConfig) -> Callable[[Params, Batch], LossSums]:
+    """`sentence_sums` compiled for the mesh; what it finds is in every process."""
+    compiled = jax.jit(
+        partial(sentence_sums, config),
+        in_shardings=(replicated(mesh), split_over(mesh)),
+        out_shardings=replicated(mesh),
+    )
+    return lambda params, batch: compiled(params, shard_batch(mesh, batch))

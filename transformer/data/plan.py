@@ -1,0 +1,237 @@
+"""Which pairs share which batch shape.
+
+A compiled update has one shape. Padding every pair to the longest would waste most of the work, so
+pairs of like lengths share a bucket: one batch shape, chosen so that little is padded.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from transformer.config import Config, DataConfig
+from transformer.data.token_store import TokenPairs
+from transformer.errors import UserError
+
+MOST_LENGTHS = 64
+"""Lengths of either side that batch shapes are chosen from."""
+
+SHAPES_TO_SCORE = 4
+"""Batch shapes of a text that is only read: each is compiled for few batches."""
+
+TARGET_COST = 2
+"""What a target position costs, in source positions: it attends twice, and gets logits."""
+
+
+class Bucket(NamedTuple):
+    """The static shape of a batch: sentences, and positions including EOS (or BOS)."""
+
+    rows: int
+    source_length: int
+    target_length: int
+
+    def positions(self, pairs: int) -> np.ndarray:
+        """Source and target positions, padding included, of an epoch of so many pairs."""
+        rows = _ceiling(pairs, self.rows) * self.rows
+        return rows * np.array([self.source_length, self.target_length])
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Which pair is in which bucket, the same in every epoch."""
+
+    buckets: tuple[Bucket, ...]
+    """Batch shapes."""
+    members: tuple[np.ndarray, ...]
+    """For each bucket the numbers of its pairs."""
+    left_out: int
+    """Pairs that are too long, or have an empty sentence."""
+    padding: float
+    """Share of the source and target positions of an epoch that hold PAD."""
+
+    def target_tokens(self, pairs: TokenPairs) -> int:
+        """Tokens of an epoch that are to be predicted at most, EOS included, padding not."""
+        lengths = pairs.target_lengths if pairs.target_lengths.any() else pairs.source_lengths
+        return int(sum(lengths[members].sum() for members in self.members))
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return sum(_ceiling(len(m), b.rows) for m, b in zip(self.members, self.buckets))
+
+    @property
+    def digest(self) -> str:
+        """Of shapes and members: a Position means the same in two plans with the same digest."""
+        parts = [repr(self.buckets).encode(), *(members.tobytes() for members in self.members)]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchPlan:
+    """Sort pairs into buckets whose rows are multiples of `rows_multiple`.
+
+    Raises UserError when no pair is usable, or data.batch_tokens cannot hold `rows_multiple` of
+    the longest.
+    """
+    source, target = pairs.source_lengths, pairs.target_lengths
+    usable = np.maximum(source, target) <= data.max_length
+    for side in data.sides:
+        usable &= {"source": source, "target": target}[side] > 1  # more than EOS
+    numbers = np.flatnonzero(usable)
+    if not len(numbers):
+        raise UserError(
+            f"none of the {len(pairs)} sentences can be used: each is empty, or has more than "
+            f"data.max_length ({data.max_length}) tokens"
+        )
+    source, target = source[numbers], target[numbers]
+    buckets, bucket_of = plan_buckets(
+        source, target, data.num_buckets, data.batch_tokens, rows_multiple
+    )
+    members = tuple(numbers[bucket_of == i] for i in range(len(buckets)))
+    positions = sum(bucket.positions(len(m)).sum() for m, bucket in zip(members, buckets))
+    tokens = int(source.sum() + target.sum())
+    return BatchPlan(buckets, members, len(pairs) - len(numbers), 1 - tokens / positions)
+
+
+def plan_to_score(config: Config, pairs: TokenPairs, rows_multiple: int) -> BatchPlan:
+    """A plan with few shapes, for text that is only read: left out are empty sentences, and those
+    that are longer than what is trained on and than `decode.max_source_length`, or than learned
+    positions reach."""
+    longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
+    longest = min(longest, max(config.data.max_length, config.decode.max_source_length))
+    if config.model.positions == "learned":
+        longest = min(longest, config.model.max_positions)
+    longest = max(longest, 2)  # so that it is said when all sentences are empty
+    tokens = max(config.data.batch_tokens // config.train.micro_batches, rows_multiple * longest)
+    shapes = {"max_length": longest, "batch_tokens": tokens, "num_buckets": SHAPES_TO_SCORE}
+    return make_plan(pairs, replace(config.data, **shapes), rows_multiple)
+
+
+def plan_buckets(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    num_buckets: int,
+    batch_tokens: int,
+    rows_multiple: int,
+) -> tuple[tuple[Bucket, ...], np.ndarray]:
+    """At most `num_buckets` batch shapes with little padding, and the bucket of each pair.
+
+    Every pair goes to the cheapest shape that it fits into. Beginning with the one that all fit
+    into, the shape that saves most is added until there are enough. It works on a table of lengths
+    (EOS included), so its time hardly grows with the corpus.
+
+    Raises UserError when `rows_multiple` of the longest pair exceed `batch_tokens`.
+    """
+    longest = int(max(source_lengths.max(), target_lengths.max()))
+    if rows_multiple * longest > batch_tokens:
+        raise UserError(
+            f"data.batch_tokens ({batch_tokens}) is too small for {rows_multiple} sentences (train."
+            f"micro_batches times the number of devices) of {longest} tokens: set it to at least "
+            f"{rows_multiple * longest}, or lower data.max_length or train.micro_batches"
+        )
+    table = _LengthTable.of(source_lengths, target_lengths)
+    budget = _Budget(batch_tokens, rows_multiple)
+    choices = [table.buckets(shapes, budget) for shapes in _growing_sets(table, num_buckets)]
+    # Rows are rounded up to `rows_multiple`: in a small corpus, fewer shapes may pad less.
+    buckets, bucket_of_cell = min(choices, key=lambda choice: choice.cost)[:2]
+    return buckets, bucket_of_cell[table.cells]
+
+
+class _Buckets(NamedTuple):
+    """Batch shapes, the number of the one that each cell belongs to, what an epoch costs."""
+
+    buckets: tuple[Bucket, ...]
+    bucket_of_cell: np.ndarray
+    cost: int
+
+
+class _Budget(NamedTuple):
+    """What limits the rows of a batch."""
+
+    batch_tokens: int
+    rows_multiple: int
+
+    def rows(self, pairs: int, longest: int) -> int:
+        """Rows of each batch, when `pairs` of at most `longest` tokens a side share a bucket.
+
+        No more than `batch_tokens` allow, and no more than spread the pairs evenly over the batches
+        that they then need: else the last batch of every bucket would be half empty.
+        """
+        most = self.batch_tokens // longest // self.rows_multiple * self.rows_multiple
+        even = _ceiling(pairs, _ceiling(pairs, most))
+        return _ceiling(even, self.rows_multiple) * self.rows_multiple
+
+
+class _LengthTable(NamedTuple):
+    """How many pairs have which lengths: counts[i, j] at most source[i] and target[j] tokens."""
+
+    source: np.ndarray
+    target: np.ndarray
+    counts: np.ndarray
+    cells: tuple[np.ndarray, np.ndarray]
+    """i and j of each pair."""
+
+    @classmethod
+    def of(cls, source_lengths: np.ndarray, target_lengths: np.ndarray) -> "_LengthTable":
+        source, target = _steps(source_lengths), _steps(target_lengths)
+        i, j = np.searchsorted(source, source_lengths), np.searchsorted(target, target_lengths)
+        counts = np.bincount(i * len(target) + j, minlength=len(source) * len(target))
+        return cls(source, target, counts.reshape(len(source), len(target)), (i, j))
+
+    def buckets(self, shape_of_cell: np.ndarray, budget: _Budget) -> _Buckets:
+        """Those of the cells that share a shape: as long as their longest pairs, no longer."""
+        filled = self.counts > 0
+        numbers = np.unique(shape_of_cell[filled])
+        bucket_of_cell = np.searchsorted(numbers, shape_of_cell)
+        buckets, cost = [], 0
+        for number in range(len(numbers)):
+            members = (bucket_of_cell == number) & filled
+            pairs = int(self.counts[members].sum())
+            i, j = (int(index.max()) for index in np.nonzero(members))
+            lengths = int(self.source[i]), int(self.target[j])
+            buckets.append(Bucket(budget.rows(pairs, max(lengths)), *lengths))
+            cost += _cost(*buckets[-1].positions(pairs).tolist())
+        return _Buckets(tuple(buckets), bucket_of_cell, cost)
+
+
+def _steps(lengths: np.ndarray) -> np.ndarray:
+    """The lengths that a shape may have: all that occur, or where they are many, quantiles."""
+    occurring = np.unique(lengths)
+    if len(occurring) <= MOST_LENGTHS:
+        return occurring
+    shares = np.linspace(0, 1, MOST_LENGTHS)
+    return np.unique(np.quantile(lengths, shares, method="higher"))
+
+
+def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
+    """For one shape, two, and so on: the number of the cheapest shape that each cell fits into."""
+    costs = _cost(table.source[:, None], table.target)
+    shape_of_cell = np.zeros(costs.shape, int)
+    cost_of_cell = np.full(costs.shape, costs[-1, -1])
+    for number in range(most):
+        if number:
+            savings = [
+                np.vdot(
+                    table.counts[: i + 1, : j + 1],
+                    np.maximum(cost_of_cell[: i + 1, : j + 1] - cost, 0),
+                )
+                for (i, j), cost in np.ndenumerate(costs)
+            ]
+            if max(savings) == 0:
+                break
+            i, j = np.unravel_index(np.argmax(savings), costs.shape)
+            inside = np.s_[: i + 1, : j + 1]
+            gains = cost_of_cell[inside] > costs[i, j]
+            shape_of_cell[inside][gains] = number
+            cost_of_cell[inside][gains] = costs[i, j]
+        yield shape_of_cell.copy()
+
+
+def _cost(source: int | np.ndarray, target: int | np.ndarray) -> int | np.ndarray:
+    """What so many positions cost, in source positions."""
+    return source + TARGET_COST * target
+
+
+def _ceiling(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)

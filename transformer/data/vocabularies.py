@@ -1,0 +1,146 @@
+"""The vocabularies of a run: of both sides, of the one side there is, or of text and classes."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from transformer.config import DataConfig
+from transformer.data.corpus import read_pairs
+from transformer.data.tokenizer import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from transformer.errors import UserError
+
+LABELS = "labels.json"
+"""The file of a classifier's classes."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of sentences, as a vocabulary: id 0 is PAD, no class."""
+
+    names: tuple[str, ...]
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.names) + 1
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()
+
+    def rows(self, labels: Sequence[str]) -> list[list[int]]:
+        """The id of each label, a row of one. Raises UserError naming one that training lacks."""
+        ids = {name: number for number, name in enumerate(self.names, start=1)}
+        for label in labels:
+            if label not in ids:
+                raise UserError(
+                    f"the class {label!r} is not among those of the training data: "
+                    + ", ".join(self.names)
+                )
+        return [[ids[label]] for label in labels]
+
+
+class Tokenizers(NamedTuple):
+    """The tokenizers of the two sides: the same object twice with a shared vocabulary or one side;
+    the target of a classifier are its classes."""
+
+    source: Tokenizer
+    target: Tokenizer | Labels
+
+    @property
+    def identity(self) -> tuple[int, int, str]:
+        """The sizes of the vocabularies, and a digest of both tokenizers."""
+        digests = f"{self.source.digest} {self.target.digest}"
+        digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
+        return self.source.vocab_size, self.target.vocab_size, digest
+
+
+def make_tokenizers(data: DataConfig) -> Tokenizers:
+    """The user's own tokenizers, or new ones trained on the training split.
+
+    Raises UserError when that fails, or when a shared vocabulary is asked of two models.
+    """
+    paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
+    if data.shared_vocabulary:
+        models = [load_tokenizer(path, data.lowercase) for path in paths] or [
+            _train(data, data.sides)
+        ]
+        if models[0] != models[-1]:
+            raise UserError(
+                f"{paths[0]} and {paths[1]} are different tokenizers: "
+                "set data.shared_vocabulary to False, or give only one of them"
+            )
+        return Tokenizers(models[0], make_labels(data) if data.label_column else models[0])
+    if paths:
+        return Tokenizers(*(load_tokenizer(path, data.lowercase) for path in paths))
+    return Tokenizers(_train(data, ("source",)), _train(data, ("target",)))
+
+
+def make_labels(data: DataConfig) -> Labels:
+    """The classes in the training split, in alphabetical order. Raises UserError below two."""
+    names = tuple(sorted({label for _, label in read_pairs(data, "train")}))
+    if len(names) < 2:
+        raise UserError(f"data.label_column: all of the training data is of the class {names[0]!r}")
+    return Labels(names)
+
+
+def _train(data: DataConfig, sides: tuple[str, ...]) -> Tokenizer:
+    """A tokenizer of the source sentences, the target sentences, or both."""
+    columns = [("source", "target").index(side) for side in sides]
+    sentences = (pair[column] for pair in read_pairs(data, "train") for column in columns)
+    try:
+        return train_tokenizer(
+            sentences,
+            data.tokenizer,
+            data.vocab_size,
+            data.byte_fallback,
+            data.normalisation,
+            data.lowercase,
+        )
+    except UserError as error:
+        languages = " and ".join(getattr(data, side) for side in sides)
+        raise UserError(f"vocabulary of {languages}: {error}") from error
+
+
+def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
+    """Write source.model, target.model if it is another, and the classes of a classifier."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_tokenizer(tokenizers.source, folder / "source.model")
+    if isinstance(tokenizers.target, Labels):
+        text = json.dumps(tokenizers.target.names, ensure_ascii=False, indent=0) + "\n"
+        (folder / LABELS).write_text(text, encoding="utf-8")
+    elif tokenizers.target != tokenizers.source:
+        save_tokenizer(tokenizers.target, folder / "target.model")
+    else:
+        (folder / "target.model").unlink(missing_ok=True)
+
+
+def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:
+    """Read what `save_tokenizers` wrote.
+
+    Raises UserError when it is missing, damaged, or not what `data.vocabulary` says it was.
+    """
+    source = load_tokenizer(folder / "source.model", data.lowercase)
+    target, labels = folder / "target.model", folder / LABELS
+    if labels.exists():
+        tokenizers = Tokenizers(source, _load_labels(labels))
+    elif target.exists():
+        tokenizers = Tokenizers(source, load_tokenizer(target, data.lowercase))
+    else:
+        tokenizers = Tokenizers(source, source)
+    if data.vocabulary not in ("", tokenizers.identity[2]):
+        raise UserError(f"{folder} holds another vocabulary than this run's: put its files back")
+    return tokenizers
+
+
+def _load_labels(path: Path) -> Labels:
+    try:
+        names = json.loads(path.read_bytes())
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("it holds no list of names")
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot read the classes in {path}: {error}") from error
+    return Labels(tuple(names))

@@ -1,0 +1,106 @@
+"""What a model loses on text that it does not learn from."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from transformer.config import ModelConfig
+from transformer.model.batch import Batch
+from transformer.model.params import Params
+from transformer.training.loss import LossSums, token_losses
+
+Z = 1.96
+"""Standard errors on either side of a mean, between which it lies in 95 of 100 cases."""
+
+
+def sentence_sums(config: ModelConfig, params: Params, batch: Batch) -> LossSums:
+    """The sums of each sentence [B]; nothing for a row of padding."""
+    losses = token_losses(config, params, batch, 0.0)
+    return jax.tree.map(lambda values: jnp.sum(values, axis=-1), losses)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Of each sentence the negative log-likelihood in nats, the tokens predicted right, and all."""
+
+    nll: np.ndarray
+    correct: np.ndarray
+    tokens: np.ndarray
+
+    @property
+    def loss(self) -> tuple[float, float]:
+        """Nats a token, and the standard error of that."""
+        return ratio(self.nll, self.tokens)
+
+    @property
+    def accuracy(self) -> tuple[float, float]:
+        """The share of tokens that were predicted right, and the standard error of that."""
+        return ratio(self.correct, self.tokens)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """By name."""
+        loss = self.loss[0]
+        return {"loss": loss, "perplexity": perplexity(loss), "accuracy": self.accuracy[0]}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score with its 95 % interval, sentences being drawn anew."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        low, high = f"{self.low:.4g}", f"{self.high:.4g}"
+        return f"{self.name} {self.value:.4g}  (95 % interval {low} to {high})"
+
+
+def estimates(losses: Losses, num_bytes: int | None = None) -> list[Estimate]:
+    """Loss and what follows from it, and accuracy; bits a byte of text that has so many bytes."""
+    (mean, error), (share, share_error) = losses.loss, losses.accuracy
+    nats = np.array([mean, mean - Z * error, mean + Z * error])
+    found = {
+        "nats/token": nats,
+        "bits/token": nats / math.log(2),
+        "perplexity": np.array([perplexity(value) for value in nats]),
+    }
+    if num_bytes:
+        found["bits/byte"] = nats / math.log(2) * losses.tokens.sum() / num_bytes
+    shares = np.array([share, share - Z * share_error, share + Z * share_error])
+    found["accuracy"] = np.clip(shares, 0, 1)
+    return [Estimate(name, *map(float, values)) for name, values in found.items()]
+
+
+def perplexity(nats: float) -> float:
+    return math.exp(min(nats, 700))
+
+
+def ratio(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
+    """The sum of `values` over that of `counts`, and its standard error, sentences being drawn.
+
+    The error of a ratio of two sums by linearisation (Cochran, 1977, Sampling Techniques, 2.11).
+    """
+    mean, n = values.sum() / counts.sum(), len(values)
+    squares = np.square(values - mean * counts).sum() * n / max(n - 1, 1)
+    return float(mean), float(np.sqrt(squares) / counts.sum())
+
+
+def losses_of(
+    compute: Callable[[Params, Batch], LossSums], params: Params, batches: Iterable[Batch]
+) -> Losses:
+    """The losses of all sentences of the batches; `compute` gives those of one, as
+    `sentence_sums`."""
+    found = [jax.device_get(compute(params, batch)) for batch in batches]
+    nll, correct, tokens = (
+        np.concatenate([getattr(sums, name) for sums in found]).astype(np.float64)
+        for name in ("nll", "correct", "tokens")
+    )
+    real = tokens > 0
+    return Losses(nll[real], correct[real], tokens[real])
