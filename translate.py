@@ -10,15 +10,13 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from collections.abc import Iterator
-
-from transformer.commands.command_line import TranslateCommand, parse_with_run
+from transformer.commands.command_line import parse_translate
 from transformer.commands.program import run_command
-from transformer.errors import UserError
+from transformer.commands.standard_input import read_lines, typed_lines
 
 
 def main(words: list[str]) -> None:
-    command, config = parse_with_run(TranslateCommand, words, prog="python translate.py")
+    command, config = parse_translate(words)
 
     # Slow imports come after the command line has been understood.
     import sys
@@ -39,7 +37,8 @@ def main(words: list[str]) -> None:
         file=sys.stderr,
     )
     if sys.stdin.isatty():
-        converse(translator, config.data.source)
+        for sentence in typed_lines(config.data.source):
+            print(*translator([sentence]))
         return
 
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -47,29 +46,6 @@ def main(words: list[str]) -> None:
     while block := list(islice(lines, 16 * config.decode.batch_sentences)):
         for translation in translator(block):
             print(translation)
-
-
-def read_lines(stream) -> Iterator[str]:
-    """Lines of UTF-8 text; only a line feed ends a line. Raises UserError naming a bad line."""
-    for number, line in enumerate(stream, start=1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"line {number:,} of standard input is not UTF-8 ({error.reason}): "
-                "convert it, for example with iconv"
-            ) from error
-
-
-def converse(translator, language: str) -> None:
-    """Asks for sentences until the end of input (Ctrl-D) or Ctrl-C."""
-    while True:
-        try:
-            sentence = input(f"{language}> ")
-        except (EOFError, KeyboardInterrupt):
-            print()
-            return
-        print(*translator([sentence]))
 
 
 if __name__ == "__main__":

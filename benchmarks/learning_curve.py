@@ -102,9 +102,7 @@ def test_rows(
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     progress = progress_of_checkpoints(command.run)
     # The average is of validated checkpoints; one that was saved on the way out is not among them.
-    last = max(
-        (step for step, item in progress.items() if item.scores), default=max(progress)
-    )
+    last = max((step for step, item in progress.items() if item.scores), default=max(progress))
     rows = []
     for checkpoint in [*map(str, progress), "average"]:
         params, label = load_params(command.run, config, checkpoint)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import translate
+from transformer.commands.standard_input import read_lines
 from transformer.config import DataConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check
@@ -49,7 +49,7 @@ def take_up_metrics(path: Path) -> None:
 
 
 def read_input(path: Path) -> None:
-    list(translate.read_lines(io.BytesIO(path.read_bytes())))
+    list(read_lines(io.BytesIO(path.read_bytes())))
 
 
 def read_cache(path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 import tyro
 
-from transformer.config import Config, DecodeConfig
+from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
 from transformer.config.settings import VOCABULARY_SETTINGS, differing_fields
@@ -58,7 +58,7 @@ class EvalCommand:
     run: tyro.conf.Positional[Path]
     """The run folder that train.py made."""
     checkpoint: str = "best"
-    """best (by validation BLEU), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few) or a step."""
     split: Literal["test", "validation"] = "test"
     """Which of the run's data sets to score."""
     test_files: tuple[str, ...] = ()
@@ -74,9 +74,23 @@ class TranslateCommand:
     run: tyro.conf.Positional[Path]
     """The run folder that train.py made."""
     checkpoint: str = "best"
-    """best (by validation BLEU), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few) or a step."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
+
+
+@dataclass(frozen=True)
+class GenerateCommand:
+    """Continue standard input, line by line, or fill in its blanks."""
+
+    run: tyro.conf.Positional[Path]
+    """The run folder that train.py made."""
+    generate: Annotated[GenerateConfig, tyro.conf.arg(name="")] = field(
+        default_factory=GenerateConfig
+    )
+    """How."""
+    checkpoint: str = "best"
+    """best (by the validation set), last, average (of the last few) or a step."""
 
 
 def parse_train(words: list[str]) -> TrainCommand:
@@ -144,6 +158,41 @@ def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple
     config = dataclasses.replace(config, decode=parsed.decode)
     check(config)
     return parsed, config
+
+
+def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
+    """Raises UserError for a run that is no translator."""
+    command, config = parse_with_run(TranslateCommand, words, prog="python translate.py")
+    if len(config.data.sides) == 1:
+        raise UserError(
+            f"{command.run} is no translator, {_kind(config)}: python generate.py {command.run}"
+        )
+    return command, config
+
+
+def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
+    """Raises UserError for a run that is a translator."""
+    prog = "python generate.py"
+    path = _first_word(words, f"{prog} RUN [--settings]")
+    command = _parse(GenerateCommand, words, GenerateCommand(path or tyro.MISSING), prog)
+    settings = command.generate
+    check_limits(settings)
+    if 0 < settings.beam_size < settings.samples:
+        raise UserError(
+            f"--samples ({settings.samples}) must not exceed --beam-size ({settings.beam_size})"
+        )
+    config = load_run_config(command.run)
+    check(config)
+    if len(config.data.sides) == 2:
+        raise UserError(f"{command.run} is a translator: python translate.py {command.run}")
+    return command, config
+
+
+def _kind(config: Config) -> str:
+    if config.model.classes:
+        return "but a classifier"
+    alone = "decoder, which continues" if config.model.decoder_layers else "encoder, which fills in"
+    return f"but only a{'n' * alone.startswith('e')} {alone} text"
 
 
 def parse_script(command: type[Command], words: list[str], prog: str) -> Command:

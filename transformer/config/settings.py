@@ -247,6 +247,30 @@ class DecodeConfig:
 
 
 @dataclass(frozen=True)
+class GenerateConfig:
+    """How generate.py continues a text, or fills in its blanks."""
+
+    max_tokens: Annotated[int, Limit(1, below=100_001)] = 100
+    """Most tokens that are added to a text."""
+    samples: BeamSize = 1
+    """Continuations of each text, drawn from the model's probabilities."""
+    temperature: Number = 1.0
+    """What logits are divided by: below 1 likely tokens become likelier; 0: the likeliest alone."""
+    top_k: Count = 0
+    """Draw among so many of the likeliest tokens; 0: among all."""
+    top_p: Annotated[float, Limit(0, above=True, below=1.000001)] = 1.0
+    """Draw among the likeliest tokens that together have at least this probability."""
+    seed: Count = 0
+    """Of what is drawn; a line's continuations depend on it and on the number of the line."""
+    beam_size: Annotated[int, Limit(0, below=1001)] = 0
+    """Search for the likeliest continuations with a beam, instead of drawing; 1: greedy."""
+    words: Positive = 5
+    """Likeliest words that are shown for each blank."""
+    log_probs: bool = False
+    """Begin each continuation with its log-probability, in nats, and a tab."""
+
+
+@dataclass(frozen=True)
 class Config:
     """One experiment."""
 

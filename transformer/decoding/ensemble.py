@@ -13,8 +13,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from transformer.config import DecodeConfig, ModelConfig
-from transformer.decoding.search import SearchResult, SearchState, finish, proceed
+from transformer.config import ModelConfig
+from transformer.decoding.sampling import Sampling, SamplingState
+from transformer.decoding.search import BeamSearch, SearchResult, SearchState
 from transformer.model.cached_decoder import (
     DecodeCache,
     DecodingParams,
@@ -27,6 +28,9 @@ from transformer.model.params import Params
 
 Caches = tuple[DecodeCache, ...]
 """One for each model."""
+
+Method = BeamSearch | Sampling
+State = SearchState | SamplingState
 
 CACHE_LENGTH = 16
 """Tokens that a cache has room for at first."""
@@ -73,9 +77,7 @@ def reorder_all(caches: Caches, rows: Int[Array, "R"]) -> Caches:
     return tuple(reorder(cache, rows) for cache in caches)
 
 
-def search_on(
-    ensemble: Ensemble, settings: DecodeConfig, state: SearchState, most: int
-) -> SearchResult:
+def search_on(ensemble: Ensemble, method: Method, state: State, most: int) -> SearchResult:
     """The search from `state` to its end, with room for at most `most` tokens in the caches.
 
     It pauses when a cache is full, and when no more than a quarter of the sentences is left, which
@@ -83,15 +85,23 @@ def search_on(
     few empty places, and sentences that are done cost little.
     """
     rows = np.arange(len(state.done))
-    state, result = _proceed(ensemble.models, settings, ensemble.params, state)
+    state, result = proceed(ensemble, method, state)
     tokens, scores = np.array(result.tokens), np.array(result.scores)
     while not (done := np.asarray(state.done)).all():
         chosen = _those_that_go_on(done)
         state = _resized(most, state, chosen)  # by that name, for the old one to leave the memory
-        state, result = _proceed(ensemble.models, settings, ensemble.params, state)
+        state, result = proceed(ensemble, method, state)
         rows = rows[chosen]
         tokens[rows], scores[rows] = result.tokens, result.scores
     return SearchResult(tokens, scores)
+
+
+def with_room(state: State, most: int) -> State:
+    """The same state with room for twice as many tokens, if its cache is full."""
+    cache = state.cache[0]
+    if cache.position < cache.ancestry.shape[-1]:
+        return state
+    return _resized(most, state, np.arange(len(state.done)))
 
 
 def _those_that_go_on(done: Bool[np.ndarray, "B"]) -> Int[np.ndarray, "C"]:
@@ -107,24 +117,33 @@ def _fewest(size: int) -> int:
     return size // SHRINK if size // SHRINK >= SMALLEST else 0
 
 
+def proceed(
+    ensemble: Ensemble, method: Method, state: State, tokens: int = 2**30
+) -> tuple[State, SearchResult]:
+    """The search until it pauses, after so many tokens at most, and what it has found by then.
+    Gives up the old state."""
+    return _proceed(ensemble.models, method, ensemble.params, state, tokens)
+
+
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
 def _proceed(
     models: tuple[ModelConfig, ...],
-    settings: DecodeConfig,
+    method: Method,
     params: tuple[DecodingParams, ...],
-    state: SearchState,
-) -> tuple[SearchState, SearchResult]:
-    """The search until it pauses, and what it has found by then."""
+    state: State,
+    tokens: Int[Array, ""] | int,
+) -> tuple[State, SearchResult]:
     cache = state.cache[0]
     batch, _, length = cache.ancestry.shape
     room = length - (cache.position - state.position)  # what is left beside a prompt
+    until = jnp.minimum(room, state.position + tokens)
     step = partial(ensemble_step, models, params)
-    state = proceed(settings, step, reorder_all, state, room, _fewest(batch))
-    return state, finish(settings, state)
+    state = method.proceed(step, reorder_all, state, until, _fewest(batch))
+    return state, method.finish(state)
 
 
 @partial(jax.jit, static_argnums=0)
-def _resized(most: int, state: SearchState, chosen: Int[Array, "C"]) -> SearchState:
+def _resized(most: int, state: State, chosen: Int[Array, "C"]) -> State:
     """The search with the chosen sentences alone, and room for twice as many tokens."""
     state = jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
     length = min(2 * state.cache[0].ancestry.shape[-1], most)

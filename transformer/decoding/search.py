@@ -9,6 +9,7 @@ A search is a value that goes `start -> proceed -> ... -> finish`; `search` does
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -76,13 +77,22 @@ def search(
 
 
 def start(
-    config: DecodeConfig, cache: Cache, limits: Int[Array, "B"], max_length: int
+    config: DecodeConfig,
+    cache: Cache,
+    limits: Int[Array, "B"],
+    max_length: int,
+    last: Int[Array, "B"] | None = None,
 ) -> SearchState:
-    """Nothing chosen yet: one possible hypothesis a sentence, so that the beam does not repeat."""
+    """Nothing chosen yet: one possible hypothesis a sentence, so that the beam does not repeat.
+
+    `last` is the token to be read first: BOS, or the last one of a prompt whose others the cache
+    has read.
+    """
     shape = (limits.shape[0], config.beam_size)
+    first = jnp.full(shape, BOS, jnp.int32) if last is None else jnp.tile(last[:, None], shape[1])
     return SearchState(
         position=jnp.int32(0),
-        last=jnp.full(shape, BOS, jnp.int32),
+        last=first,
         open=jnp.full((*shape, max_length), PAD, jnp.int32),
         log_probs=jnp.full(shape, IMPOSSIBLE).at[:, 0].set(0.0),
         ended=jnp.full((*shape, max_length), PAD, jnp.int32),
@@ -188,18 +198,18 @@ def likeliest(
     chunks = chunks.reshape(*logits.shape[:2], -1, width)
     maxima = chunks.max(-1)
     largest = maxima.max(-1, keepdims=True)  # of all tokens, for the softmax
-    maxima = maxima.at[..., 0].set(_text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
+    maxima = maxima.at[..., 0].set(text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
     _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
     chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
     candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
-    candidates = _text_alone(candidates, chosen[..., None] * width + jnp.arange(width))
+    candidates = text_alone(candidates, chosen[..., None] * width + jnp.arange(width))
     best, place = jax.lax.top_k(candidates.reshape(*logits.shape[:2], -1), count)
     tokens = jnp.take_along_axis(chosen, place // width, 2) * width + place % width
     log_z = jnp.log(jnp.exp(logits - largest).sum(-1, keepdims=True))
     return (best - largest) - log_z, tokens
 
 
-def _text_alone(logits: Array, tokens: Array) -> Array:
+def text_alone(logits: Array, tokens: Array) -> Array:
     """The logits, out of reach where the token is PAD or BOS."""
     return jnp.where((tokens == PAD) | (tokens == BOS), -jnp.inf, logits)
 
@@ -257,3 +267,16 @@ def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
         tokens=jnp.where(none_ended[..., None], state.open, state.ended),
         scores=jnp.where(none_ended, open_scores, state.scores),
     )
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """Beam search, or greedy search, as a way to advance a search state (`Sampling` is another)."""
+
+    settings: DecodeConfig
+
+    def proceed(self, step: Step, reorder: Reorder, state, position, remaining) -> SearchState:
+        return proceed(self.settings, step, reorder, state, position, remaining)
+
+    def finish(self, state: SearchState) -> SearchResult:
+        return finish(self.settings, state)

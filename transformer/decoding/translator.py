@@ -17,7 +17,7 @@ from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.ensemble import CACHE_LENGTH, Ensemble, make_ensemble, search_on
-from transformer.decoding.search import IMPOSSIBLE, SearchResult, SearchState, start
+from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, SearchState, start
 from transformer.model.batch import PAD
 from transformer.model.cached_decoder import DecodingParams, init_cache
 from transformer.model.encoder_decoder import encode, widened
@@ -168,7 +168,7 @@ def search_batch(
 ) -> SearchResult:
     """Encodes a batch and searches for its translations; rows of padding cost no steps."""
     state = _begin(ensemble.models, settings, ensemble.params, source)
-    return search_on(ensemble, settings, state, most=state.open.shape[-1])
+    return search_on(ensemble, BeamSearch(settings), state, most=state.open.shape[-1])
 
 
 @partial(jax.jit, static_argnums=(0, 1))

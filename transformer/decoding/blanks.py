@@ -1,0 +1,117 @@
+"""What an encoder alone says of a text: the words in its blanks, or its class."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int
+
+from transformer.config import Config, ModelConfig
+from transformer.data.batching import pad_sources
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.search import text_alone
+from transformer.decoding.translator import LENGTHS, last_position, round_up
+from transformer.errors import UserError
+from transformer.model.batch import EOS, UNK, Batch
+from transformer.model.encoder_decoder import predict
+from transformer.model.params import Params
+
+BLANK = re.compile(r"_{2,}")
+"""A blank in a text: two underscores or more."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A word, or a class, and its probability."""
+
+    word: str
+    probability: float
+
+
+def fill_in(
+    config: Config, params: Params, tokenizers: Tokenizers, texts: Sequence[str], count: int
+) -> list[list[list[Guess]]]:
+    """For each text, for each of its blanks, the `count` likeliest words or pieces of words.
+
+    Raises UserError for a text that is longer than the model reaches.
+    """
+    tokenizer = tokenizers.source
+    rows = [with_blanks(tokenizer, text) for text in texts]
+    found = []
+    for (_, places), logits in zip(rows, _logits(config, params, [ids for ids, _ in rows])):
+        words = np.asarray(text_alone(logits, np.arange(logits.shape[-1]))).copy()
+        words[:, EOS] = -np.inf
+        found.append([_best(words[place], count, partial(_words, tokenizer)) for place in places])
+    return found
+
+
+def classify(
+    config: Config, params: Params, tokenizers: Tokenizers, texts: Sequence[str], count: int
+) -> list[list[Guess]]:
+    """For each text its `count` likeliest classes; PAD is none. Raises UserError as `fill_in`."""
+    names = tokenizers.target.names
+    found = []
+    for logits in _logits(config, params, tokenizers.source.encode(list(texts))):
+        found.append(_best(logits[0, 1:], count, lambda ids: [names[id] for id in ids]))
+    return found
+
+
+def with_blanks(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:
+    """The tokens of a text, UNK for each blank, and where the blanks are."""
+    ids: list[int] = []
+    places = []
+    for number, part in enumerate(BLANK.split(text)):
+        if number:
+            places.append(len(ids))
+            ids.append(UNK)
+        tokens = tokenizer.encode([part])[0]
+        # SentencePiece begins every text with a space, which one behind a blank may not have.
+        begins_with_space = tokens and tokenizer.pieces(tokens[:1]) == ["\u2581"]
+        ids += tokens[1:] if number and begins_with_space and part[:1] != " " else tokens
+    return ids, places
+
+
+def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    """Pieces without what marks the beginning of a word."""
+    pieces = tokenizer.pieces(ids)
+    return [piece.removeprefix("\u2581") or piece for piece in pieces]
+
+
+def _best(
+    logits: Float[np.ndarray, "V"], count: int, name: Callable[[list[int]], list[str]]
+) -> list[Guess]:
+    """The likeliest of the alternatives, likeliest first."""
+    probabilities = np.asarray(jax.nn.softmax(logits))
+    chosen = np.argsort(-probabilities, kind="stable")[:count].tolist()
+    return [Guess(word, float(probabilities[id])) for word, id in zip(name(chosen), chosen)]
+
+
+def _logits(
+    config: Config, params: Params, rows: Sequence[list[int]]
+) -> Iterator[Float[np.ndarray, "T V"]]:
+    """The logits of each row of tokens, in batches of like shapes."""
+    longest = last_position([config.model])
+    for row in rows:
+        if len(row) >= longest:
+            raise UserError(
+                f"a text of {len(row):,} tokens is too long for a model of model.max_positions "
+                f"({longest}): shorten it"
+            )
+    size = config.decode.batch_sentences
+    for start in range(0, len(rows), size):
+        batch = rows[start : start + size]
+        length = min(round_up(max(map(len, batch)) + 1, LENGTHS), longest)
+        source = pad_sources(batch, 1 << (len(batch) - 1).bit_length(), length)
+        yield from np.asarray(_predicted(config.model, params, source))[: len(batch)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _predicted(
+    config: ModelConfig, params: Params, source: Int[Array, "B S"]
+) -> Float[Array, "B T V"]:
+    return predict(config, params, Batch(source, None, None))

@@ -1,0 +1,196 @@
+"""Prompts in, continuations out: what a decoder alone makes of the beginning of a text."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Int
+
+from transformer.config import Config, DecodeConfig, GenerateConfig, ModelConfig
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.ensemble import (
+    CACHE_LENGTH,
+    Caches,
+    Ensemble,
+    State,
+    make_ensemble,
+    proceed,
+    search_on,
+    with_room,
+)
+from transformer.decoding.sampling import Choice, Sampling, start_sampling
+from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, start
+from transformer.decoding.translator import last_position, round_up
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.cached_decoder import DecodingParams, init_cache, prefill
+from transformer.model.params import Params
+
+PROMPT_LENGTHS = (8, 16, 32, 64, 128, 256)
+"""Lengths that prompts are padded to, so that few shapes are compiled; then powers of two."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A language model, or several of one vocabulary, and how they continue a text.
+
+    With `lines`, EOS is the end of a line in a longer text (`data.windows`) and not of the text:
+    what is drawn goes on behind it.
+    """
+
+    ensemble: Ensemble
+    settings: GenerateConfig
+    tokenizer: Tokenizer
+    lines: bool
+    batch_sentences: int
+
+    @property
+    def search(self) -> DecodeConfig:
+        """The search for the likeliest continuations."""
+        return DecodeConfig(beam_size=self.settings.beam_size, alpha=0.0)
+
+    @property
+    def method(self) -> BeamSearch | Sampling:
+        return BeamSearch(self.search) if self.settings.beam_size else Sampling()
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A text with its beginning, and the log-probability of what was added, in nats."""
+
+    text: str
+    log_prob: float
+    tokens: tuple[int, ...]
+
+
+def make_generator(
+    config: Config, settings: GenerateConfig, params: Params, tokenizers: Tokenizers
+) -> Generator:
+    """The generator of one model, in the precision `decode.dtype`."""
+    ensemble = make_ensemble([(config.model, params)], config.decode.dtype)
+    sentences = config.decode.batch_sentences
+    return Generator(ensemble, settings, tokenizers.target, config.data.windows, sentences)
+
+
+def continuations(
+    generator: Generator, prompts: Sequence[str], first: int = 0
+) -> list[list[Continuation]]:
+    """`samples` continuations of each prompt, or the best `beam_size` that a search finds.
+
+    `first` is the number of the first prompt: what is drawn for one depends on the seed and its
+    number, not on the others. A prompt that leaves no room before `model.max_positions` is cut at
+    its beginning, with a warning.
+    """
+    encoded = [_fitting(generator, prompt) for prompt in prompts]
+    found: list[list[Continuation]] = [[] for _ in prompts]
+    order = iter(sorted(range(len(prompts)), key=lambda i: len(encoded[i])))
+    while batch := list(islice(order, generator.batch_sentences)):
+        state, most = _start(generator, [encoded[i] for i in batch], [first + i for i in batch])
+        result = search_on(generator.ensemble, generator.method, state, most)
+        for row, i in enumerate(batch):
+            found[i] = _read(generator, encoded[i], result, row)
+    return found
+
+
+def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
+    """The first sample, part by part as it grows, its beginning first."""
+    ids = _fitting(generator, prompt)
+    state, most = _start(generator, [ids], [number])
+    shown = ""
+    while not np.asarray(state.done).all():
+        state = with_room(state, most)
+        state, result = proceed(generator.ensemble, generator.method, state, tokens=1)
+        text = _read(generator, ids, result, 0)[0].text
+        whole = text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
+        if whole.startswith(shown):
+            yield whole[len(shown) :]
+            shown = whole
+
+
+def _fitting(generator: Generator, prompt: str) -> list[int]:
+    """BOS and the tokens of a prompt, or as many of its last ones as leave room for another."""
+    [ids] = generator.tokenizer.encode([prompt])
+    most = last_position(generator.ensemble.models) - 1
+    if len(ids) + 1 > most:
+        warnings.warn(
+            f"of a text of {len(ids):,} tokens the last {most - 1:,} were read "
+            f"(model.max_positions): {prompt[:60]!r} ...",
+            stacklevel=3,
+        )
+        ids = ids[1 - most :]
+    return [BOS, *ids]
+
+
+def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -> tuple[State, int]:
+    """A search that has read all but the last tokens of prompts, and how long its cache may get."""
+    models, settings = generator.ensemble.models, generator.settings
+    last = last_position(models)
+    length = min(round_up(max(map(len, prompts)), PROMPT_LENGTHS), last)
+    rows = min(1 << (len(prompts) - 1).bit_length(), generator.batch_sentences)
+    table = np.full((rows, length), PAD, np.int32)
+    limits = np.zeros(rows, np.int32)
+    for row, ids in enumerate(prompts):
+        table[row, length - len(ids) :] = ids
+        limits[row] = min(settings.max_tokens, last - len(ids))
+    most = length - 1 + settings.max_tokens
+    room = min(length - 1 + CACHE_LENGTH, most)
+    width = settings.beam_size or settings.samples
+    caches = _read_prompts(models, width, room, generator.ensemble.params, table[:, :-1])
+    if settings.beam_size:
+        state = start(generator.search, caches, limits, settings.max_tokens, table[:, -1])
+    else:
+        keys = np.resize(np.asarray(numbers, np.uint32), rows)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
+        choice = Choice(
+            temperature=jnp.float32(settings.temperature),
+            top_k=jnp.int32(settings.top_k),
+            top_p=jnp.float32(settings.top_p),
+            end=jnp.int32(-1 if generator.lines else EOS),
+        )
+        state = start_sampling(
+            choice, caches, limits, settings.max_tokens, width, table[:, -1], keys
+        )
+    return state, most
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _read_prompts(
+    models: tuple[ModelConfig, ...],
+    width: int,
+    room: int,
+    params: tuple[DecodingParams, ...],
+    prompts: Int[Array, "B P"],
+) -> Caches:
+    """Caches that have read prompts at once, for `width` hypotheses of each."""
+    return tuple(
+        prefill(*member, init_cache(*member, None, len(prompts), room, width), prompts)
+        for member in zip(models, params)
+    )
+
+
+def _read(
+    generator: Generator, prompt: list[int], result: SearchResult, row: int
+) -> list[Continuation]:
+    """What was found for one prompt."""
+    found = []
+    for tokens, score in zip(result.tokens[row].tolist(), np.asarray(result.scores[row])):
+        if score > IMPOSSIBLE / 2:
+            added = tuple(token for token in tokens if token != PAD)
+            found.append(Continuation(_text(generator, [*prompt, *added]), float(score), added))
+    return found
+
+
+def _text(generator: Generator, ids: list[int]) -> str:
+    """The text of some tokens; with `lines`, EOS ends one."""
+    if not generator.lines:
+        return generator.tokenizer.decode([ids])[0]
+    lines: list[list[int]] = [[]]
+    for token in ids:
+        lines.append([]) if token == EOS else lines[-1].append(token)
+    return "\n".join(generator.tokenizer.decode(lines))

@@ -1,0 +1,147 @@
+"""Continuations drawn from a model's probabilities: another way to advance a search.
+
+W samples of each of B sentences are drawn side by side, each from its own key. What is drawn
+depends on the sentence's key alone, not on its neighbours.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+from jaxtyping import Float, Int, Key
+
+from transformer.decoding.search import Cache, Reorder, SearchResult, Step, text_alone
+
+
+@struct.dataclass
+class Choice:
+    """What is drawn from: float32 and int32 scalars, arguments of the compiled program.
+
+    temperature  divides the logits; 0: the likeliest token
+    top_k        among so many of the likeliest tokens; 0: all
+    top_p        then among the likeliest that together have at least this probability
+    end          the token that ends a text, or -1 for none
+    """
+
+    temperature: Array
+    top_k: Array
+    top_p: Array
+    end: Array
+
+
+@struct.dataclass
+class SamplingState:
+    """Sampling between two tokens, for B sentences of W samples, at most L tokens each.
+
+    position   tokens drawn so far
+    last       [B, W]     the token drawn last, or the last one of the prompt
+    open       [B, W, L]  the samples, PAD after their end or `position`
+    log_probs  [B, W]     the summed log-probabilities of their tokens, the model's own
+    ended      [B, W]     samples that have ended
+    limits     [B]        most tokens for each sentence
+    done       [B]        sentences all of whose samples have ended, or reached the limit
+    keys       [B]        random keys
+    choice     what is drawn from
+    cache      the step function's own, with B * W rows
+    """
+
+    position: Array
+    last: Array
+    open: Array
+    log_probs: Array
+    ended: Array
+    limits: Array
+    done: Array
+    keys: Array
+    choice: Choice
+    cache: Cache
+
+
+def start_sampling(
+    choice: Choice,
+    cache: Cache,
+    limits: Int[Array, "B"],
+    max_length: int,
+    samples: int,
+    last: Int[Array, "B"],
+    keys: Key[Array, "B"],
+) -> SamplingState:
+    """Nothing drawn yet; `last` is the token to be read first."""
+    shape = (limits.shape[0], samples)
+    return SamplingState(
+        position=jnp.int32(0),
+        last=jnp.tile(last[:, None], samples),
+        open=jnp.zeros((*shape, max_length), jnp.int32),
+        log_probs=jnp.zeros(shape),
+        ended=jnp.zeros(shape, bool),
+        limits=limits,
+        done=limits <= 0,
+        keys=keys,
+        choice=choice,
+        cache=cache,
+    )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Sampling as a way to advance its state, as `BeamSearch` is for a search."""
+
+    def proceed(
+        self, step: Step, reorder: Reorder, state: SamplingState, position, remaining
+    ) -> SamplingState:
+        return jax.lax.while_loop(
+            lambda state: (state.position < position) & (jnp.sum(~state.done) > remaining),
+            lambda state: draw(step, state),
+            state,
+        )
+
+    def finish(self, state: SamplingState) -> SearchResult:
+        return SearchResult(state.open, state.log_probs)
+
+
+def draw(step: Step, state: SamplingState) -> SamplingState:
+    """One token for every sample that has not ended."""
+    logits, cache = step(state.cache, state.last.reshape(-1))
+    logits = logits.astype(jnp.float32).reshape(*state.last.shape, -1)
+    allowed = restricted(state.choice, text_alone(logits, jnp.arange(logits.shape[-1])))
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, state.position))(state.keys)
+    drawn = jax.vmap(lambda key, logits: jax.random.categorical(key, logits))(keys, allowed)
+    token = jnp.where(state.choice.temperature > 0, drawn, allowed.argmax(-1))
+    going = ~(state.ended | state.done[:, None])
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), token[..., None], -1)[..., 0]
+    token = jnp.where(going, token, 0)
+    ended = state.ended | (going & (token == state.choice.end))
+    position = state.position + 1
+    return state.replace(
+        position=position,
+        last=token,
+        open=jax.lax.dynamic_update_index_in_dim(state.open, token, state.position, axis=2),
+        log_probs=state.log_probs + jnp.where(going, log_prob, 0),
+        ended=ended,
+        done=state.done | ended.all(1) | (position >= state.limits),
+        cache=cache,
+    )
+
+
+def restricted(choice: Choice, logits: Float[Array, "B W V"]) -> Float[Array, "B W V"]:
+    """Logits over the temperature, minus infinity for tokens that may not be drawn.
+
+    top-k first (Fan et al., 2018), then top-p of what that leaves (Holtzman et al., 2020). Tokens
+    as likely as the last one that is in are in too.
+    """
+    logits = logits / jnp.where(choice.temperature > 0, choice.temperature, 1)
+    is_free = (choice.top_k == 0) & (choice.top_p >= 1)
+    return jax.lax.cond(is_free, lambda: logits, lambda: _among_the_likeliest(choice, logits))
+
+
+def _among_the_likeliest(choice: Choice, logits: Float[Array, "B W V"]) -> Float[Array, "B W V"]:
+    ranked = -jnp.sort(-logits, axis=-1)
+    k = jnp.where(choice.top_k > 0, choice.top_k, logits.shape[-1])
+    ranked = jnp.where(jnp.arange(logits.shape[-1]) < k, ranked, -jnp.inf)
+    probabilities = jax.nn.softmax(ranked)
+    before = jnp.cumsum(probabilities, -1) - probabilities
+    is_in = ((before < choice.top_p) | (choice.top_p >= 1)) & (ranked > -jnp.inf)
+    least = jnp.where(is_in, ranked, jnp.inf).min(-1, keepdims=True)
+    return jnp.where(logits >= least, logits, -jnp.inf)
