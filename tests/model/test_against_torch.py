@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.model.batch import PAD
-from transformer.model.encoder_decoder import decode, encode
+from transformer.model.batch import PAD, Batch
+from transformer.model.encoder_decoder import decode, encode, predict
 from transformer.model.layers import layer_norm
 from transformer.model.params import Norm, unstack
 
@@ -103,6 +103,28 @@ def test_whole_model_equals_torchs_layers(
     expected = x @ to_torch(table).T
     ours = decode(model, params, encode(model, params, batch.source), batch.target_in)
     np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@torch.no_grad()
+def test_an_encoder_alone_equals_torchs_with_the_same_head(
+    small_model, random_params, random_batch, norm
+):
+    model = small_model(norm=norm, decoder_layers=0, output_bias=True, activation="gelu")
+    params, source = random_params(model), random_batch().source
+    padding = to_torch(source == PAD)
+    x = torch_embed(params.embedding.source, source)
+    for ours in unstack(params.encoder):
+        layer = torch_layer(model, ours, torch.nn.TransformerEncoderLayer)
+        x = layer(x, src_key_padding_mask=padding)
+    if norm == "pre":
+        final = torch.nn.LayerNorm(model.d_model, eps=model.norm_epsilon)
+        copy_norm(final, params.encoder.norm)
+        x = final(x)
+    expected = x @ to_torch(params.embedding.source).T + to_torch(params.embedding.output_bias)
+    ours = predict(model, params, Batch(source, None, None))
+    real = np.asarray(source != PAD)
+    np.testing.assert_allclose(ours[real], expected[~padding], atol=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.model.batch import PAD
 from transformer.model.cached_decoder import (
     decode_step,
     decoding_params,
     init_cache,
+    prefill,
     reorder,
 )
 from transformer.model.encoder_decoder import decode, encode
@@ -20,6 +22,14 @@ MODELS = {
     "pre-norm": {"norm": "pre"},
     "biases": {"attention_bias": True, "output_bias": True, "activation": "gelu"},
     "two vocabularies": {"positions": "learned", "tying": "target", "target_vocab_size": 31},
+    "relative positions": {"positions": "relative", "max_offset": 3},
+    "a decoder alone": {"encoder_layers": 0},
+    "a decoder alone with relative positions": {
+        "encoder_layers": 0,
+        "positions": "relative",
+        "max_offset": 3,
+        "norm": "pre",
+    },
     "all options": {
         "norm": "pre",
         "tying": "none",
@@ -30,10 +40,17 @@ MODELS = {
 }
 
 
+ALONE = [name for name in MODELS if "alone" in name]
+
+
+def memory_of(model, params, source):
+    return encode(model, params, source) if model.encoder_layers else None
+
+
 @partial(jax.jit, static_argnums=0)
 def predict(model, params, source, target_in):
     """Logits at every target position."""
-    return decode(model, params, encode(model, params, source), target_in)
+    return decode(model, params, memory_of(model, params, source), target_in)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -46,7 +63,7 @@ def test_one_cached_token_at_a_time_equals_teacher_forcing(
     @jax.jit
     def step_by_step(source, target_in):
         ready = decoding_params(model, params)
-        cache = init_cache(model, ready, encode(model, params, source), len(source), 12)
+        cache = init_cache(model, ready, memory_of(model, params, source), len(source), 12)
 
         def step(cache, tokens):
             scores, cache = decode_step(model, ready, cache, tokens)
@@ -59,14 +76,15 @@ def test_one_cached_token_at_a_time_equals_teacher_forcing(
     np.testing.assert_allclose(cached, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["paper", "relative positions", *ALONE])
 def test_reordered_hypotheses_equal_teacher_forcing_of_their_own_tokens(
-    small_model, random_params, random_batch
+    small_model, random_params, random_batch, name
 ):
-    model, beam, length = small_model(), 3, 10
+    model, beam, length = small_model(**MODELS[name]), 3, 10
     params, source = random_params(model), random_batch().source
     rows = len(source) * beam
     generator = np.random.default_rng(0)
-    ready, memory = decoding_params(model, params), encode(model, params, source)
+    ready, memory = decoding_params(model, params), memory_of(model, params, source)
     cache = init_cache(model, ready, memory, len(source), length, beam)
     step = jax.jit(partial(decode_step, model, ready))
     sequences = np.zeros((rows, 0), int)
@@ -95,3 +113,28 @@ def test_a_cache_longer_than_needed_changes_nothing(small_model, random_params, 
         _, cache = step(cache, batch.target_in[:, 0])
         results.append(step(cache, batch.target_in[:, 1])[0])
     np.testing.assert_allclose(results[0], results[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", ["paper", "two vocabularies", *ALONE])
+def test_a_prompt_read_at_once_equals_one_token_at_a_time(
+    small_model, random_params, random_batch, name, beam
+):
+    """Prompts of different lengths, each with what follows, against the whole without a cache."""
+    model = small_model(**MODELS[name])
+    params, source = random_params(model), random_batch().source
+    ready, memory = decoding_params(model, params), memory_of(model, params, source)
+    generator = np.random.default_rng(0)
+    texts = generator.integers(3, 23, (4, 9))
+    lengths, prompt = np.array([6, 1, 4, 2]), np.full((4, 6), PAD, np.int32)
+    for row, length in enumerate(lengths):
+        prompt[row, 6 - length :] = texts[row, :length]
+    cache = init_cache(model, ready, memory, 4, 9, beam)
+    cache = jax.jit(partial(prefill, model))(ready, cache, jnp.asarray(prompt))
+    step = jax.jit(partial(decode_step, model, ready))
+    expected = predict(model, params, source, jnp.asarray(texts))
+    for following in range(3):
+        tokens = np.repeat(texts[np.arange(4), lengths + following], beam)
+        scores, cache = step(cache, jnp.asarray(tokens))
+        wanted = np.asarray(expected)[np.arange(4), lengths + following]
+        np.testing.assert_allclose(scores, np.repeat(wanted, beam, axis=0), atol=1e-5)

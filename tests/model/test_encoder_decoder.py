@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import TypeCheckError
 
-from transformer.model.batch import PAD
+from transformer.model.batch import PAD, Batch
 from transformer.model.encoder_decoder import (
     Memory,
     cross_attention_weights,
@@ -21,6 +22,7 @@ from transformer.model.encoder_decoder import (
     offsets_between,
     run_layer,
 )
+from transformer.model.encoder_decoder import predict as predict_batch
 from transformer.model.layers import causal_mask, padding_mask
 from transformer.model.params import unstack
 
@@ -256,3 +258,81 @@ def test_each_layer_drops_other_elements(small_model, random_params):
     run_encoder = jax.jit(partial(encode, model, params))
     states = run_encoder(jnp.full((1, 4), 5), jax.random.key(0)).states
     assert [len(np.unique(position.round(3))) for position in np.asarray(states[0])] == [3] * 4
+
+
+# ---------------------------------------------------------------- the family
+
+
+def test_the_parameters_say_what_a_batch_must_have(small_model, random_params, random_batch):
+    batch = random_batch()
+    translator = small_model()
+    with pytest.raises(TypeCheckError):
+        predict_batch(translator, random_params(translator), batch.replace(source=None))
+    alone = small_model(encoder_layers=0)
+    assert random_params(alone).encoder is None and random_params(alone).embedding.source is None
+    out = predict_batch(alone, random_params(alone), batch.replace(source=None))
+    assert out.shape == (4, 10, 23)
+    encoder = small_model(decoder_layers=0)
+    out = predict_batch(encoder, random_params(encoder), Batch(batch.source, None, None))
+    assert out.shape == (4, 11, 23)
+
+
+@NORMS
+def test_a_decoder_alone_looks_at_no_later_position(small_model, random_params, random_batch, norm):
+    model = small_model(positions="learned", norm=norm, encoder_layers=0)
+    params, batch = random_params(model), random_batch()
+    weight = jax.random.normal(jax.random.key(1), (10, 23))
+
+    @jax.jit
+    @jax.jacrev
+    def influence(table):
+        embedding = params.embedding.replace(target_positions=table)
+        out = decode(model, params.replace(embedding=embedding), None, batch.target_in)
+        return (out * weight).sum((0, 2))
+
+    reached = np.abs(influence(params.embedding.target_positions)).sum(-1)[:, :10] > 0
+    np.testing.assert_array_equal(reached, np.tril(np.ones((10, 10), bool)))
+
+
+def test_layers_computed_again_for_their_gradients_are_the_same_layers(
+    small_model, random_params, random_batch
+):
+    batch = random_batch()
+
+    def gradient(model):
+        def loss(params, key):
+            return predict_batch(model, params, batch, key)[..., 5].sum()
+
+        return jax.jit(jax.grad(loss))(random_params(model), jax.random.key(0))
+
+    usual, again = (gradient(small_model(dropout=0.1, recompute=on)) for on in (False, True))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), again, usual)
+
+
+def test_relative_positions_depend_on_distance_alone(small_model, random_params):
+    """The same words again and again; what is four words away or more is out of reach."""
+    model = small_model(positions="relative", max_offset=4, encoder_layers=0)
+    params = random_params(model)
+    layers = params.decoder.layers
+    attention = layers.self_attention
+    near = attention.replace(offset_bias=attention.offset_bias.at[..., 0].set(-1e9))
+    stack = params.decoder.replace(layers=layers.replace(self_attention=near))
+    words = jnp.tile(jnp.asarray([[5, 6, 7, 8, 9]]), 3)
+    out = decode(model, params.replace(decoder=stack), None, words)
+    # Two layers reach six words back.
+    np.testing.assert_allclose(out[:, 11:], out[:, 6:10], atol=1e-4)
+    assert not np.allclose(out[:, 5:10], out[:, :5], atol=1e-2)
+
+
+def test_a_class_is_read_off_the_mean_of_real_states(small_model, random_params, random_batch):
+    model = small_model(decoder_layers=0, classes=2, target_vocab_size=3)
+    params, source = random_params(model), random_batch().source
+    out = predict_batch(model, params, Batch(source, None, None))
+    memory = encode(model, params, source)
+    for row, length in enumerate(np.asarray(memory.lengths)):
+        mean = memory.states[row, :length].mean(0)
+        expected = mean @ params.classifier.w + params.classifier.b
+        np.testing.assert_allclose(out[row, 0], expected, atol=1e-5)
+    wider = predict_batch(model, params, Batch(jnp.pad(source, ((0, 2), (0, 3))), None, None))
+    np.testing.assert_allclose(wider[:4], out, atol=1e-5)
+    assert np.isfinite(wider).all()

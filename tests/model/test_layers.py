@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from transformer.model.batch import PAD
+from transformer.model.encoder_decoder import offsets_between
 from transformer.model.layers import (
     KeyValue,
     attend,
@@ -27,7 +28,7 @@ from transformer.model.layers import (
     random_bits,
     sinusoids,
 )
-from transformer.model.params import Attention, FeedForward, Norm
+from transformer.model.params import Attention, FeedForward, Norm, unstack
 
 # ---------------------------------------------------------------- scaled dot-product attention
 
@@ -138,6 +139,29 @@ def test_learned_positions_are_rows_of_their_table(small_model):
     np.testing.assert_array_equal(
         position_encoding(small_model(positions="learned"), table, rows[None])[0], table[rows]
     )
+
+
+def test_relative_positions_add_a_number_for_each_head_and_clipped_offset(
+    small_model, random_params
+):
+    model = small_model(positions="relative", max_offset=2)
+    params = unstack(random_params(model).encoder)[0].self_attention
+    x = jax.random.normal(jax.random.key(0), (1, 6, 16))
+    places = jnp.arange(6)[None]
+    found, _ = multi_head_attention(
+        params, x, key_value(params, x), causal_mask(6), offsets_between(places, places)
+    )
+    expected = np.zeros((6, 16))
+    for head in range(4):
+        q, k, v = (np.asarray(x[0] @ w[:, head]) for w in (params.w_q, params.w_k, params.w_v))
+        for t in range(6):
+            scores = [
+                q[t] @ k[s] / 2 + float(params.offset_bias[head, max(s - t, -2) + 2])
+                for s in range(t + 1)
+            ]
+            weights = np.exp(scores) / np.exp(scores).sum()
+            expected[t] += weights @ v[: t + 1] @ np.asarray(params.w_o[head])
+    np.testing.assert_allclose(found[0], expected, atol=1e-5)
 
 
 def test_embeddings_are_scaled_by_the_root_of_their_width(small_model):

@@ -55,7 +55,9 @@ def save(folder, config, *saves):
     try:
         for state, bleu in saves:
             step = int(state.step)
-            checkpoints.save(state, Progress(epoch=1, batch=step, seconds=2.5, scores=scores_of(bleu)))
+            checkpoints.save(
+                state, Progress(epoch=1, batch=step, seconds=2.5, scores=scores_of(bleu))
+            )
     finally:
         checkpoints.close()
 

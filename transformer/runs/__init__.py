@@ -1,0 +1,1 @@
+"""The run folder: config, vocabulary, checkpoints and metrics."""
