@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transformer.runs.checkpoints as checkpoints_module
-from transformer.runs.checkpoints import Checkpoints, Progress, average, load_params, restore
 from transformer.errors import UserError
+from transformer.runs.checkpoints import Checkpoints, Progress, average, load_params, restore
 from transformer.training import sharding
 from transformer.training.step import init_state
 

@@ -14,10 +14,9 @@ from transformer.config import Config, ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.search import text_alone
 from transformer.decoding.translator import LENGTHS, last_position, round_up
 from transformer.errors import UserError
-from transformer.model.batch import EOS, UNK, Batch
+from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params
 
@@ -44,8 +43,8 @@ def fill_in(
     rows = [with_blanks(tokenizer, text) for text in texts]
     found = []
     for (_, places), logits in zip(rows, _logits(config, params, [ids for ids, _ in rows])):
-        words = np.asarray(text_alone(logits, np.arange(logits.shape[-1]))).copy()
-        words[:, EOS] = -np.inf
+        words = logits.copy()
+        words[:, [PAD, BOS, EOS]] = -np.inf  # which are no words
         found.append([_best(words[place], count, partial(_words, tokenizer)) for place in places])
     return found
 

@@ -142,8 +142,9 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
     room = min(length - 1 + CACHE_LENGTH, most)
     width = settings.beam_size or settings.samples
     caches = _read_prompts(models, width, room, generator.ensemble.params, table[:, :-1])
+    limits, last_tokens = jnp.asarray(limits), jnp.asarray(table[:, -1])
     if settings.beam_size:
-        state = start(generator.search, caches, limits, settings.max_tokens, table[:, -1])
+        state = start(generator.search, caches, limits, settings.max_tokens, last_tokens)
     else:
         keys = np.resize(np.asarray(numbers, np.uint32), rows)
         keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
@@ -154,7 +155,7 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
             end=jnp.int32(-1 if generator.lines else EOS),
         )
         state = start_sampling(
-            choice, caches, limits, settings.max_tokens, width, table[:, -1], keys
+            choice, caches, limits, settings.max_tokens, width, last_tokens, keys
         )
     return state, most
 

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from transformer.runs.digests import difference, digests
 from transformer.config import TrainConfig
 from transformer.errors import UserError
+from transformer.runs.digests import difference, digests
 
 for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
     logging.getLogger(library).setLevel(logging.CRITICAL + 1)

@@ -17,6 +17,9 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
+from transformer.config import Config
+from transformer.errors import UserError
+from transformer.model.params import Params, init_params
 from transformer.runs.checkpoint_files import (
     DamageError,
     NewestAndBest,
@@ -29,10 +32,7 @@ from transformer.runs.checkpoint_files import (
     open_to_read,
     read,
 )
-from transformer.config import Config
 from transformer.runs.digests import digests
-from transformer.errors import UserError
-from transformer.model.params import Params, init_params
 from transformer.training.step import TrainState, init_state
 
 TRIES = 10
@@ -179,9 +179,10 @@ def _progress(step: int, described: dict) -> Progress:
 def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
     """The parameters of a run, and a few words that say which.
 
-    `checkpoint`: `best` by `train.best_by` on the validation set, `last`, `average` of the last `train.average_last`
-    validated ones, or a step. A damaged one is left out with a warning, if it was not asked for by
-    its step. Raises UserError naming the steps that exist, or when all are damaged.
+    `checkpoint`: `best` by `train.best_by` on the validation set, `last`, `average` of the last
+    `train.average_last` validated ones, or a step. A damaged one is left out with a warning, if it
+    was not asked for by its step. Raises UserError naming the steps that exist, or when all are
+    damaged.
     """
     checkpoints = folder / "checkpoints"
     for _ in range(TRIES):

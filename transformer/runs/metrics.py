@@ -10,7 +10,7 @@ from transformer.errors import UserError, naming
 
 
 class Metrics:
-    """Adds lines to the metrics of a run; those after `step`, which will come again, are dropped."""
+    """Adds lines to a run's metrics; those after `step`, which will come again, are dropped."""
 
     def __init__(self, folder: Path, step: int):
         self.path = folder / "metrics.jsonl"

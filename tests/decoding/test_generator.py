@@ -1,0 +1,130 @@
+"""Texts continued by a small random language model with a real tokenizer."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config import Config, DecodeConfig, GenerateConfig
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.generator import continuations, make_generator, stream
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.encoder_decoder import decode
+
+PROMPTS = ["the cat", "", "we see the house and the garden behind it", "a", "birds sing in the"]
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    text = ["the cat sleeps", "a dog", "we see the house and the garden behind it", "birds sing"]
+    tokenizer = train_tokenizer(text, "char", 40, False)
+    return Tokenizers(tokenizer, tokenizer)
+
+
+@pytest.fixture
+def build(tokenizers, small_model, random_params):
+    """A function from settings to a generator whose model ends now and then."""
+    size = tokenizers.target.vocab_size
+    model = small_model(encoder_layers=0, target_vocab_size=size, output_bias=True, norm="pre")
+
+    def make(model_changes=(), **settings):
+        changed = replace(model, **dict(model_changes))
+        params = random_params(changed)
+        bias = params.embedding.output_bias.at[EOS].add(0.5).at[PAD].add(2.0)
+        params = params.replace(embedding=params.embedding.replace(output_bias=bias))
+        config = Config(model=changed, decode=DecodeConfig(batch_sentences=4))
+        return params, make_generator(config, GenerateConfig(**settings), params, tokenizers)
+
+    return make
+
+
+def log_probs(generator, params, tokens):
+    """Of the token after each of `tokens`, without a cache."""
+    [model] = generator.ensemble.models
+    logits = decode(model, params, None, jnp.asarray([tokens]))
+    return np.array(jax.nn.log_softmax(logits))[0]
+
+
+def test_greedy_continuations_equal_argmax_over_whole_prefixes_without_a_cache(build, tokenizers):
+    params, generator = build(temperature=0.0, max_tokens=7)
+    for prompt, [found] in zip(PROMPTS, continuations(generator, PROMPTS)):
+        tokens = [BOS, *tokenizers.target.encode([prompt])[0]]
+        added = []
+        while len(added) < 7 and EOS not in added:
+            scores = log_probs(generator, params, tokens + added)[-1]
+            scores[[PAD, BOS]] = -np.inf
+            added.append(int(scores.argmax()))
+        assert list(found.tokens) == added
+
+
+def test_a_beam_of_one_is_greedy_and_a_wider_one_is_no_worse(build):
+    greedy = continuations(build(temperature=0.0, max_tokens=9)[1], PROMPTS)
+    beam_1 = continuations(build(beam_size=1, max_tokens=9)[1], PROMPTS)
+    beam_5 = continuations(build(beam_size=5, max_tokens=9)[1], PROMPTS)
+    for [one], [same], several in zip(greedy, beam_1, beam_5):
+        assert one.tokens == same.tokens
+        assert one.log_prob == pytest.approx(same.log_prob, abs=1e-4)
+        assert several[0].log_prob >= one.log_prob - 1e-4
+
+
+@pytest.mark.parametrize("settings", [{"samples": 3}, {"beam_size": 3}], ids=str)
+def test_log_probabilities_are_those_of_the_model_without_a_cache(build, tokenizers, settings):
+    params, generator = build(max_tokens=40, **settings)
+    for prompt, found in zip(PROMPTS, continuations(generator, PROMPTS)):
+        for one in found:
+            before = [BOS, *tokenizers.target.encode([prompt])[0]]
+            tokens = [*before, *one.tokens]
+            scores = log_probs(generator, params, tokens[:-1])[len(before) - 1 :]
+            expected = scores[np.arange(len(one.tokens)), one.tokens].sum()
+            assert one.log_prob == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_line_is_continued_alike_whatever_its_neighbours(build):
+    _, generator = build(samples=2, max_tokens=30, temperature=1.5)
+    together = continuations(generator, PROMPTS * 2)
+    for number, prompt in enumerate(PROMPTS * 2):
+        [alone] = continuations(generator, [prompt], first=number)
+        assert [one.text for one in alone] == [one.text for one in together[number]]
+    texts = [one.text for found in together for one in found]
+    assert texts[:2] != texts[10:12]  # the same prompt in another line
+    assert texts[0] != texts[1]
+    other_seed = build(samples=2, max_tokens=30, temperature=1.5, seed=1)[1]
+    [others] = continuations(other_seed, PROMPTS[:1])
+    assert [one.text for one in others] != texts[:2]
+
+
+def test_texts_begin_with_their_prompts_and_are_no_longer_than_asked(build):
+    for prompt, [found] in zip(PROMPTS, continuations(build(max_tokens=5)[1], PROMPTS)):
+        assert found.text.startswith(prompt) and 1 <= len(found.tokens) <= 5
+
+
+def test_what_is_streamed_is_the_continuation(build):
+    for settings in ({"max_tokens": 60}, {"max_tokens": 20, "temperature": 0.0}):
+        _, generator = build(**settings)
+        for number, prompt in enumerate(PROMPTS):
+            parts = list(stream(generator, prompt, number))
+            [expected] = continuations(generator, [prompt], first=number)[0]
+            assert "".join(parts) == expected.text
+            assert len(parts) <= len(expected.tokens)
+
+
+def test_of_a_text_longer_than_learned_positions_the_end_is_read_with_a_warning(build):
+    learned = {"positions": "learned", "max_positions": 20}
+    _, generator = build(learned, temperature=0.0, max_tokens=50)
+    with pytest.warns(UserWarning, match=r"of a text of \d+ tokens the last 18 were read"):
+        [[long]] = continuations(generator, [PROMPTS[2]])
+    assert 1 <= len(long.tokens) <= 1
+    [[short]] = continuations(generator, ["the cat"])
+    assert len(short.tokens) <= 20 - 8
+
+
+def test_in_a_text_of_many_lines_what_is_drawn_goes_on_behind_their_ends(build):
+    _, generator = build(max_tokens=60, temperature=1.2)
+    through = replace(generator, lines=True)
+    [[one]] = continuations(through, ["the cat"])
+    assert len(one.tokens) == 60 and EOS in one.tokens
+    assert one.text.count("\n") == one.tokens.count(EOS)
+    assert "".join(stream(through, "the cat")) == one.text
