@@ -1,4 +1,4 @@
-"""Parameters of the paper's base and big models beside the numbers that the paper prints.
+"""Parameters of known models beside the numbers that their papers print.
 
     python -m benchmarks.parameter_table
     python -m benchmarks.parameter_table --weights base      every weight and its shape
@@ -8,6 +8,7 @@ Needs nothing besides the project. Nothing is timed and no weight is made: only 
 Table 3 of the paper says 65 million for base and 213 million for big, rounded, and section 5.1 a
 shared vocabulary of about 37,000 tokens. The table shows our count with exactly that, and the
 vocabularies with which the count would round to the paper's number; no vocabulary explains both.
+A second table has BERT-large and GPT-3, whose vocabularies are known.
 """
 
 from dataclasses import dataclass
@@ -26,14 +27,15 @@ from transformer.model.params import Params, count_params, init_params, param_ta
 
 VOCABULARY = 37_000
 PAPER_MILLIONS = {"base": 65, "big": 213}
+OTHERS_MILLIONS = {"bert_large": 340, "gpt3": 175_000}
 CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 @dataclass(frozen=True)
 class ParameterTable:
-    """Count the parameters of the paper's models."""
+    """Count the parameters of known models."""
 
-    weights: Literal["none", "base", "big"] = "none"
+    weights: Literal["none", "base", "big", "bert_large", "gpt3"] = "none"
     """List the name, shape and size of every weight of this model too."""
 
 
@@ -57,12 +59,24 @@ def main(words: list[str]) -> None:
             }
         )
     print(table(rows))
+    others = [
+        {
+            "model": name,
+            "parameters": f"{(count := count_params(shapes(paper_model(name)))):,}",
+            "paper": f"{millions:,} million",
+            "difference": f"{count / 1e6 / millions - 1:+.1%}",
+        }
+        for name, millions in OTHERS_MILLIONS.items()
+    ]
+    print(f"\n{table(others)}")
     if command.weights != "none":
         print(f"\n{param_table(shapes(paper_model(command.weights)))}")
 
 
 def paper_model(name: str) -> ModelConfig:
-    """The model of configs/wmt14_NAME.py with the paper's vocabulary."""
+    """That of configs/wmt14_NAME.py with the paper's vocabulary, or of configs/NAME.py."""
+    if name in OTHERS_MILLIONS:
+        return load_config(CONFIGS / f"{name}.py").model
     config = load_config(CONFIGS / f"wmt14_{name}.py")
     return config.with_vocabularies(VOCABULARY, VOCABULARY).model
 
