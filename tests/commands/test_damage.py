@@ -17,6 +17,7 @@ import train
 import translate
 from transformer.data.corpus import read_pairs
 from transformer.data.vocabularies import load_tokenizers
+from transformer.decoding.translator import make_translator
 from transformer.decoding.translator import translate as translated
 from transformer.errors import UserError
 from transformer.runs.checkpoints import Progress, average, digests_of, load_params, restore
@@ -50,7 +51,7 @@ def expected(undisturbed):
     def build(steps):
         if steps not in known:
             params = [load_params(undisturbed, config, str(step))[0] for step in steps]
-            known[steps] = translated(config, average(params), tokenizers, sources)
+            known[steps] = translated(make_translator(config, average(params), tokenizers), sources)
         return known[steps]
 
     return build
