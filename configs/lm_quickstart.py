@@ -1,4 +1,12 @@
-"""A small language model of the phrasebook's German, in minutes on two CPU cores."""
+"""A small language model of the phrasebook's German, in minutes on two CPU cores.
+
+command   python train.py configs/lm_quickstart.py
+data      the German side of phrasebook/en_de, generated on your machine
+score     perplexity 6.53 a token on the test split (6.41 to 6.65), 0.65 bits a byte, seed 0; an
+          interpolated Kneser-Ney trigram model of the same tokens has 13.38
+          (`python -m benchmarks.language_models runs/lm_quickstart`)
+time      3.6 minutes of training on two CPU cores that were busy with other work too
+"""
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 
@@ -22,7 +30,11 @@ config = Config(
     ),
     optimizer=OptimizerConfig(warmup_steps=400, cooldown_steps=600),
     train=TrainConfig(
-        steps=1500, validate_every=500, keep_last=2, average_last=2, best_by="loss",
+        steps=1500,
         label_smoothing=0.0,
+        validate_every=500,
+        best_by="loss",
+        keep_last=2,
+        average_last=2,
     ),
-)  # fmt: skip
+)

@@ -1,4 +1,11 @@
-"""A small masked model of the phrasebook's German, in minutes on two CPU cores."""
+"""A small masked model of the phrasebook's German, in minutes on two CPU cores.
+
+command   python train.py configs/mlm_quickstart.py
+data      the German side of phrasebook/en_de, generated on your machine
+score     69.9 % of the masked tokens of the test split are right (68.5 to 71.2), perplexity 2.78,
+          seed 0
+time      12.6 minutes of training on two CPU cores that were busy with other work too
+"""
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
 
@@ -17,12 +24,16 @@ config = Config(
         source="de",
         target="",
         vocab_size=1000,
-        batch_tokens=2048,
+        batch_tokens=4096,
         num_buckets=4,
     ),
     optimizer=OptimizerConfig(warmup_steps=400, cooldown_steps=600),
     train=TrainConfig(
-        steps=1500, validate_every=500, keep_last=2, average_last=2, best_by="loss",
+        steps=2500,
         label_smoothing=0.0,
+        validate_every=500,
+        best_by="loss",
+        keep_last=2,
+        average_last=2,
     ),
-)  # fmt: skip
+)

@@ -8,12 +8,13 @@ import pytest
 
 from transformer.commands.command_line import (
     EvalCommand,
-    TranslateCommand,
+    parse_generate,
     parse_train,
+    parse_translate,
     parse_with_run,
 )
 from transformer.config import Config
-from transformer.config.files import to_json
+from transformer.config.files import load_config, to_json
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -26,18 +27,23 @@ SETTINGS = sorted(set(re.findall(r"`(--[^`]+)`", "\n".join(TABLE))))
 def place(tmp_path, monkeypatch):
     """A checkout in which the runs of the README have begun."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    for name in ("quickstart", "multi30k", "wmt14_base"):
+    begun = {name: Config() for name in ("quickstart", "multi30k", "wmt14_base", "classes")}
+    for name in ("lm_quickstart", "mlm_quickstart"):
+        begun[name] = load_config(ROOT / "configs" / f"{name}.py")
+    for name, config in begun.items():
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "config.json").write_text(to_json(Config()))
+        (tmp_path / "runs" / name / "config.json").write_text(to_json(config))
     monkeypatch.chdir(tmp_path)
 
 
 def parse(command: str) -> None:
     name, *words = shlex.split(command)
-    if name == "train.py":
-        parse_train(words)
+    if name == "eval.py":
+        parse_with_run(EvalCommand, words, name)
     else:
-        parse_with_run(EvalCommand if name == "eval.py" else TranslateCommand, words, name)
+        {"train.py": parse_train, "translate.py": parse_translate, "generate.py": parse_generate}[
+            name
+        ](words)
 
 
 @pytest.mark.parametrize("command", [words for words in COMMANDS if "--help" not in words])
@@ -47,7 +53,11 @@ def test_every_command_is_understood(place, command):
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_every_setting_is_understood(place, settings):
-    parse(f"train.py configs/quickstart.py {settings}")
+    if settings.startswith(("--data", "--model")):
+        config = "lm_quickstart" if "--data.windows" in settings else "quickstart"
+        parse(f"train.py configs/{config}.py {settings}")
+    else:
+        parse(f"generate.py runs/lm_quickstart {settings}")
 
 
 def test_the_readme_has_commands():
