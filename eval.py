@@ -103,8 +103,6 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     from dataclasses import asdict
     from functools import partial
 
-    import jax
-
     from transformer.data.batching import one_epoch
     from transformer.data.plan import plan_to_score
     from transformer.data.token_store import cut, encoded
@@ -113,16 +111,18 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     whole = encoded(config.data, tokenizers, pairs)
     texts = cut(config.data, whole)
     plan = plan_to_score(config, texts, rows_multiple=1)
-    compute = partial(jax.jit(sentence_sums, static_argnums=0), config.model)
-    losses = losses_of(compute, params, one_epoch(config, texts, plan))
+    batches = one_epoch(config, texts, plan)
+    losses = losses_of(partial(sentence_sums, config.model), params, batches)
     predicted = "classes" if config.model.classes else "tokens"
     left_out = f", {plan.left_out:,} left out as empty or too long" if plan.left_out else ""
     texts_read = f"{len(losses.tokens):,} texts{left_out}"
     print(f"{losses.tokens.sum():,.0f} {predicted} predicted in {texts_read}")
-    lines = [text for _, text in pairs]
-    is_read = (whole.target_lengths > 1) | config.data.windows
-    num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
-    found = estimates(losses, None if config.model.encoder_layers else num_bytes)
+    num_bytes = None
+    if not config.model.encoder_layers:
+        lines = [text for _, text in pairs]
+        is_read = (whole.target_lengths > 1) | config.data.windows
+        num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
+    found = estimates(losses, num_bytes)
     for estimate in found:
         print(estimate)
     return [asdict(estimate) for estimate in found]

@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import tyro
 
 from benchmarks.measure import machine, summary, table, timed, versions
@@ -26,8 +25,8 @@ from transformer.config.settings import Positive
 from transformer.data.batching import Position, batches
 from transformer.data.corpus import read_pairs
 from transformer.data.plan import BatchPlan, make_plan
-from transformer.data.token_store import TokenPairs
-from transformer.data.vocabularies import Tokenizers, make_tokenizers
+from transformer.data.token_store import TokenPairs, encoded
+from transformer.data.vocabularies import make_tokenizers
 from transformer.model.batch import PAD
 
 
@@ -49,7 +48,7 @@ def main(words: list[str]) -> None:
     check(config)
     text, read_seconds = timed(lambda: list(read_pairs(config.data, "train")))
     tokenizers, vocabulary_seconds = timed(make_tokenizers, config.data)
-    pairs, encode_seconds = timed(encode, tokenizers, text)
+    pairs, encode_seconds = timed(encoded, config.data, tokenizers, text)
     plan, plan_seconds = timed(make_plan, pairs, config.data, 1)
     epochs = [timed(take_epoch, pairs, plan, number)[1] for number in range(command.epochs)]
     epoch = summary(epochs)
@@ -71,16 +70,6 @@ def main(words: list[str]) -> None:
     print(table([batch_facts(pairs, plan, epoch.median)]))
     if command.buckets:
         print(f"\n{bucket_table(pairs, plan)}")
-
-
-def encode(tokenizers: Tokenizers, text: list[tuple[str, str]]) -> TokenPairs:
-    """The corpus as token ids, in memory."""
-    flat = []
-    for tokenizer, sentences in zip(tokenizers, zip(*text)):
-        rows = tokenizer.encode(sentences)
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
-        flat += [np.concatenate([np.asarray(row, np.int32) for row in rows]), offsets]
-    return TokenPairs(*flat)
 
 
 def take_epoch(pairs: TokenPairs, plan: BatchPlan, epoch: int) -> None:
@@ -115,7 +104,7 @@ def bucket_table(pairs: TokenPairs, plan: BatchPlan) -> str:
     rows = []
     for bucket, members in sorted(zip(plan.buckets, plan.members), key=lambda pair: pair[0][1:]):
         count = math.ceil(len(members) / bucket.rows)
-        lengths = pairs.source_lengths[members] + pairs.target_lengths[members] + 2
+        lengths = pairs.source_lengths[members] + pairs.target_lengths[members]
         width = bucket.source_length + bucket.target_length
         padding = 1 - lengths.sum() / (count * bucket.rows * width)
         rows.append(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import jax
 import tyro
 
 from benchmarks.measure import require, table, versions
@@ -132,9 +131,8 @@ def perplexity(model, rows: Iterable[Sequence[str]]) -> float:
 
 def ours_on(config: Config, params, texts: TokenPairs) -> dict[str, str]:
     """Cells of the table."""
-    compute = partial(jax.jit(sentence_sums, static_argnums=0), config.model)
     batches = one_epoch(config, texts, plan_to_score(config, texts, rows_multiple=1))
-    losses = losses_of(compute, params, batches)
+    losses = losses_of(partial(sentence_sums, config.model), params, batches)
     found = next(e for e in estimates(losses) if e.name == "perplexity")
     return {
         "perplexity": f"{found.value:.2f}",

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -32,13 +31,6 @@ def paired(source: np.ndarray, target: np.ndarray, generator: np.random.Generato
     return Batch(source if source.shape[1] else None, target_in, target)
 
 
-def masked_words(
-    vocab_size: int, source: np.ndarray, target: np.ndarray, generator: np.random.Generator
-) -> Batch:
-    """Sentences with blanks, and what stood there."""
-    return masked(source, vocab_size, generator)
-
-
 def labelled(source: np.ndarray, target: np.ndarray, generator: np.random.Generator) -> Batch:
     """Sentences and their classes."""
     return Batch(source, None, target)
@@ -50,7 +42,8 @@ def arrangement(config: Config) -> Arrange:
         return labelled
     if config.model.decoder_layers:
         return paired
-    return partial(masked_words, config.model.source_vocab_size)
+    vocab_size = config.model.source_vocab_size
+    return lambda source, _, generator: masked(source, vocab_size, generator)
 
 
 def batches(

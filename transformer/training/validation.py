@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ Z = 1.96
 """Standard errors on either side of a mean, between which it lies in 95 of 100 cases."""
 
 
+@partial(jax.jit, static_argnums=0)
 def sentence_sums(config: ModelConfig, params: Params, batch: Batch) -> LossSums:
     """The sums of each sentence [B]; nothing for a row of padding."""
     losses = token_losses(config, params, batch, 0.0)
