@@ -1,4 +1,4 @@
-"""Train a translator: `python train.py configs/quickstart.py`. The same command resumes it.
+"""Train a model: `python train.py configs/quickstart.py`. The same command resumes it.
 
 Reads in the order in which things happen. Every setting can be changed on the command line, as in
 `--model.d-model 256`; `--help` lists them.
@@ -64,6 +64,7 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.metrics import Metrics
     from transformer.training import loop, sharding
     from transformer.training.optimizer import hyperparameters, learning_rate
+    from transformer.training.profiling import profiled
     from transformer.training.reporter import Reporter
     from transformer.training.validation import losses_of
 
@@ -192,17 +193,20 @@ def train(command: TrainCommand) -> None:
         return_memory()  # what compiling and translating have taken
 
     # Training.
+    stream = (
+        (sharding.shard_batch(mesh, batch), position)
+        for batch, position in batches(
+            pairs, plan, config.train.seed, position, arrangement(config)
+        )
+    )
+    if command.profile and first:
+        stream = profiled(stream, folder / "profile")
     checkpoints = Checkpoints(folder, config)
     try:
         state = loop.train(
             config.train,
             state,
-            stream=(
-                (sharding.shard_batch(mesh, batch), position)
-                for batch, position in batches(
-                    pairs, plan, config.train.seed, position, arrangement(config)
-                )
-            ),
+            stream=stream,
             update=sharding.jit_update(mesh, config),
             report=reporter.update,
             checkpoint=checkpoint,

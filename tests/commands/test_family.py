@@ -1,16 +1,14 @@
 """Language model, masked model and classifier through the real commands, killed and resumed."""
 
 import os
-import random
 import shutil
-import signal
-import time
 
 import pytest
-from small_run import run, start
-from test_resume import assert_same_end
+from small_run import run
+from test_resume import assert_same_end, killed
 
 KILLS = int(os.environ.get("KILLS", "1"))
+"""How often each is killed; see test_resume."""
 
 
 def lines_to_labels(source, table):
@@ -46,14 +44,7 @@ def test_killed_at_any_moment_it_ends_as_if_never_killed(settings, tmp_path):
     undisturbed, folder = tmp_path / "undisturbed", tmp_path / "killed"
     result = run(*words, "--run", undisturbed)
     assert result.returncode == 0, result.stderr
-    chosen = random.Random(0)
-    for _ in range(KILLS):
-        process = start(*words, "--run", folder)
-        while process.poll() is None and not any(folder.glob("checkpoints/[0-9]*")):
-            time.sleep(0.01)
-        time.sleep(chosen.uniform(0, 2))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    print(kind, "killed at:", killed(words[1:], folder, KILLS))
     assert run(*words, "--run", folder).returncode == 0
     assert_same_end(folder, undisturbed)
     check_scores_and_answers(kind, folder)

@@ -22,10 +22,9 @@ KILLS = int(os.environ.get("KILLS", "4"))
 
 def final_state(folder: Path) -> dict[str, np.ndarray]:
     """Every array of the last checkpoint, by name."""
-    steps = [int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdigit()]
     arrays = {}
     for item in ("params", "optimizer"):
-        path = (folder / "checkpoints" / str(max(steps)) / item).absolute()
+        path = (folder / "checkpoints" / str(last_saved(folder)) / item).absolute()
         with ocp.PyTreeCheckpointer() as checkpointer:
             kinds = checkpointer.metadata(path).item_metadata.tree
             as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), kinds)
@@ -53,6 +52,12 @@ def assert_same_end(folder: Path, undisturbed: Path) -> None:
     assert metrics(folder) == metrics(undisturbed)
 
 
+def last_saved(folder: Path) -> int:
+    """The last update that has a checkpoint."""
+    saved = [int(path.name) for path in folder.glob("checkpoints/[0-9]*") if path.name.isdigit()]
+    return max(saved, default=0)
+
+
 def updating(folder: Path) -> bool:
     """Some updates are done."""
     path = folder / "metrics.jsonl"
@@ -69,32 +74,38 @@ def mid_validation(folder: Path) -> bool:
     lines = path.read_text().splitlines() if path.exists() else []
     if not lines or '"loss"' not in lines[-1]:
         return False
-    saved = [int(path.name) for path in folder.glob("checkpoints/[0-9]*") if path.name.isdigit()]
-    return json.loads(lines[-1])["step"] > max(saved, default=0)
+    return json.loads(lines[-1])["step"] > last_saved(folder)
 
 
-def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed, tmp_path):
-    folder, chosen = tmp_path / "killed", random.Random(1)
-    moments = [mid_save, mid_validation]
+def killed(words: list[object], folder: Path, kills: int) -> list[str]:
+    """Starts train.py so many times and kills it, in saves, in validations and at random moments;
+    says in which, each with the last update that was saved."""
+    moments, chosen = [mid_save, mid_validation], random.Random(1)
     seen = []
-    for kill in range(KILLS):
-        process = start("train.py", config, "--run", folder)
+    for kill in range(kills):
+        process = start("train.py", *words, "--run", folder)
+        name = "random"
         if kill % 2 == 0:
             moment = moments[kill // 2 % 2]
             while process.poll() is None and not moment(folder):
                 time.sleep(0.001)
-            seen.append(moment.__name__)
+            name = moment.__name__
         else:
             while process.poll() is None and not any(folder.glob("checkpoints/*")):
                 time.sleep(0.01)
             time.sleep(chosen.uniform(0, 8))
-            seen.append("random")
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode in (-signal.SIGKILL, 0)
+        seen.append(f"{name} {last_saved(folder)}")
+    return seen
+
+
+def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed, tmp_path):
+    folder = tmp_path / "killed"
+    print("killed at:", killed([config], folder, KILLS))
     result = run("train.py", config, "--run", folder)
     assert result.returncode == 0, result.stderr
-    print("killed at:", seen)
     assert_same_end(folder, undisturbed)
 
 

@@ -28,7 +28,7 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train a translator. The same command on the same run folder resumes it."""
+    """Train a translator or a language model. The same command on its run folder resumes it."""
 
     config_file: tyro.conf.Positional[Path]
     """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""
@@ -47,6 +47,8 @@ class TrainCommand:
     """Train together with other processes, on one machine or several."""
     partner_timeout: int = 60
     """Seconds after which another process that is silent counts as lost (with --distributed)."""
+    profile: bool = False
+    """Write a profile of ten early updates to RUN/profile."""
     print_config: bool = False
     """Print all settings in the form that a run folder keeps, and do nothing."""
 

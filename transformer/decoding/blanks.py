@@ -42,7 +42,7 @@ def fill_in(
     tokenizer = tokenizers.source
     rows = [with_blanks(tokenizer, text) for text in texts]
     found = []
-    for (_, places), logits in zip(rows, _logits(config, params, [ids for ids, _ in rows])):
+    for (_, places), logits in zip(rows, logits_of(config, params, [ids for ids, _ in rows])):
         words = logits.copy()
         words[:, [PAD, BOS, EOS]] = -np.inf  # which are no words
         found.append([_best(words[place], count, partial(_words, tokenizer)) for place in places])
@@ -55,7 +55,7 @@ def classify(
     """For each text its `count` likeliest classes; PAD is none. Raises UserError as `fill_in`."""
     names = tokenizers.target.names
     found = []
-    for logits in _logits(config, params, tokenizers.source.encode(list(texts))):
+    for logits in logits_of(config, params, tokenizers.source.encode(list(texts))):
         found.append(_best(logits[0, 1:], count, lambda ids: [names[id] for id in ids]))
     return found
 
@@ -90,7 +90,7 @@ def _best(
     return [Guess(word, float(probabilities[id])) for word, id in zip(name(chosen), chosen)]
 
 
-def _logits(
+def logits_of(
     config: Config, params: Params, rows: Sequence[list[int]]
 ) -> Iterator[Float[np.ndarray, "T V"]]:
     """The logits of each row of tokens, in batches of like shapes."""

@@ -1,0 +1,40 @@
+import gzip
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+
+from transformer.training.profiling import BEFORE, PROFILED, profiled
+
+
+def work():
+    with jax.profiler.TraceAnnotation("an update"):
+        jax.block_until_ready(jnp.eye(8) @ jnp.eye(8))
+
+
+def test_the_stream_is_the_same_and_only_the_chosen_updates_are_in_the_profile(tmp_path, capsys):
+    count = BEFORE + PROFILED + 5
+    seen = []
+    for item in profiled(iter(range(count)), tmp_path):
+        work()
+        seen.append(item)
+    assert seen == list(range(count))
+    assert updates(tmp_path) == PROFILED
+    assert f"profile of {PROFILED} updates: {tmp_path}" in capsys.readouterr().out
+
+
+def test_training_that_ends_within_leaves_what_there_is(tmp_path):
+    stream = profiled(itertools.count(), tmp_path)
+    for _ in range(BEFORE + 3):
+        next(stream)
+        work()
+    stream.close()
+    assert updates(tmp_path) == 3
+
+
+def updates(folder) -> int:
+    """How many the profile saw."""
+    [path] = folder.glob("plugins/profile/*/perfetto_trace.json.gz")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return sum(event.get("name") == "an update" for event in events)

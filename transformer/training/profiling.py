@@ -1,0 +1,30 @@
+"""A profile of a few updates: what the device does, and for how long."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import jax
+
+Item = TypeVar("Item")
+
+BEFORE, PROFILED = 50, 10
+"""Updates that only warm up (most batch shapes are compiled by then), and those in the profile."""
+
+
+def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
+    """The same stream of batches; while some of the first are worked on, JAX's profiler watches.
+
+    Says where the profile is; if training ends meanwhile, it has what there was.
+    """
+    yield from islice(stream, BEFORE)
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # every call of a Python function would hide what counts
+    with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
+        yield from islice(stream, PROFILED)
+    print(
+        f"profile of {PROFILED} updates: {folder}; show its perfetto_trace.json.gz on "
+        f"https://ui.perfetto.dev, or all of it with: tensorboard --logdir {folder}"
+    )
+    yield from stream
