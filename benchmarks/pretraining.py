@@ -40,7 +40,7 @@ SETTINGS = {
     "--train.steps": 200, "--train.validate-every": 50, "--train.best-by": "accuracy",
     "--optimizer.warmup-steps": 50, "--optimizer.cooldown-steps": 100, "--optimizer.scale": 0.5,
 }  # fmt: skip
-"""Of both: chosen once, on the validation split, with pre-training."""
+"""Of both."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.config import DataConfig
 from transformer.data import tokenizer as module
 from transformer.data.tokenizer import (
     UNK,
@@ -16,12 +15,6 @@ from transformer.data.tokenizer import (
     load_tokenizer,
     save_tokenizer,
     train_tokenizer,
-)
-from transformer.data.vocabularies import (
-    Tokenizers,
-    load_tokenizers,
-    make_tokenizers,
-    save_tokenizers,
 )
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
@@ -183,28 +176,6 @@ def test_bytes_that_are_no_model_are_refused(data):
         Tokenizer(data)
 
 
-def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
-    for tokenizers in (Tokenizers(bytewise, other), Tokenizers(bytewise, bytewise)):
-        save_tokenizers(tokenizers, tmp_path / "tokenizer")
-        loaded = load_tokenizers(tmp_path / "tokenizer", DataConfig())
-        assert loaded == tokenizers
-        shared = tokenizers.source is tokenizers.target
-        assert (loaded.source is loaded.target) == shared
-        assert (tmp_path / "tokenizer" / "target.model").exists() != shared
-
-
-def test_the_vocabulary_of_another_run_is_refused(tmp_path, bytewise):
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
-    save_tokenizers(Tokenizers(bytewise, bytewise), tmp_path)
-    digests = [Tokenizers(*both).identity[2] for both in ((bytewise, bytewise), (bytewise, other))]
-    load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0]))
-    with pytest.raises(UserError, match="another vocabulary"):
-        load_tokenizers(tmp_path, DataConfig(vocabulary=digests[1]))
-    with pytest.raises(UserError, match="another vocabulary"):
-        load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0], lowercase=True))
-
-
 def test_lower_case_is_applied_to_training_and_to_every_text():
     shouted = [sentence.upper() for sentence in SENTENCES]
     plain, lower = (
@@ -227,43 +198,3 @@ def test_unicode_normalisation_is_the_vocabularys(normalisation, becomes):
     tokenizer = train_tokenizer(sentences, "char", 80, normalisation=normalisation)
     assert tokenizer.decode(tokenizer.encode([text])) == [becomes]
     assert Tokenizer(tokenizer.model) == tokenizer  # it travels with the model
-
-
-@pytest.fixture
-def corpus(tmp_path) -> DataConfig:
-    """A corpus whose target is its source in capitals."""
-    for name, lines in (("s", SENTENCES), ("t", [s.upper() for s in SENTENCES])):
-        (tmp_path / name).write_text("\n".join(lines))
-    files = (str(tmp_path / "s"), str(tmp_path / "t"))
-    return DataConfig(dataset="", train_files=files, tokenizer="char", vocab_size=80)
-
-
-def test_a_shared_vocabulary_is_trained_on_both_sides(corpus):
-    shared = make_tokenizers(corpus)
-    assert shared.source is shared.target
-    for row in shared.source.encode([SENTENCES[0], SENTENCES[0].upper()]):
-        assert UNK not in row
-
-
-def test_separate_vocabularies_are_trained_on_their_own_side(corpus):
-    apart = make_tokenizers(DataConfig(**{**vars(corpus), "shared_vocabulary": False}))
-    assert UNK not in apart.source.encode(SENTENCES[:1])[0]
-    assert UNK in apart.target.encode(SENTENCES[:1])[0]
-    assert UNK not in apart.target.encode([SENTENCES[0].upper()])[0]
-
-
-def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
-    paths = [str(tmp_path / name) for name in ("a.model", "b.model")]
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
-    save_tokenizer(bytewise, paths[0])
-    save_tokenizer(other, paths[1])
-
-    def made(source, target, shared):
-        own = {"source_tokenizer": source, "target_tokenizer": target}
-        return make_tokenizers(DataConfig(**{**vars(corpus), **own, "shared_vocabulary": shared}))
-
-    assert made(paths[0], paths[1], False) == (bytewise, other)
-    assert made(paths[0], "", True) == made("", paths[0], True) == (bytewise, bytewise)
-    assert made(paths[0], paths[0], True) == (bytewise, bytewise)
-    with pytest.raises(UserError, match=r"data\.shared_vocabulary"):
-        made(paths[0], paths[1], True)

@@ -13,6 +13,7 @@ from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE, SearchResult
 from transformer.decoding.translator import (
+    hypotheses,
     make_translator,
     search_batch,
     translate,
@@ -205,6 +206,24 @@ def test_scores_are_those_of_the_model_on_the_whole_translation(translator):
     real = scores > IMPOSSIBLE / 2
     assert real.sum() >= 6
     np.testing.assert_allclose(scores[real], expected[real], atol=1e-4)
+
+
+def test_hypotheses_are_all_that_the_search_found_best_first(translator, tokenizers):
+    config, params, run = translator
+    config = replace(config, decode=replace(config.decode, beam_size=4))
+    found = hypotheses(make_translator(config, params, tokenizers), SENTENCES)
+    best = run(SENTENCES, beam_size=4)
+    assert [of_one[0].text for of_one in found] == best
+    for sentence, of_one in zip(SENTENCES, found):
+        scores = [one.score for one in of_one]
+        assert scores == sorted(scores, reverse=True)
+        if not sentence.strip():
+            assert of_one[0].tokens == () and len(of_one) == 1
+            continue
+        assert len({one.tokens for one in of_one}) == len(of_one) > 1
+        for one in of_one:
+            assert PAD not in one.tokens and BOS not in one.tokens
+            assert " ".join(tokenizers.target.decode([one.tokens])[0].splitlines()) == one.text
 
 
 def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(translator):

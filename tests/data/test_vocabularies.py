@@ -1,0 +1,153 @@
+"""The vocabularies of a run: shared, separate, of one side, or of text and classes."""
+
+import json
+
+import pytest
+
+from transformer.config import DataConfig
+from transformer.data.tokenizer import UNK, Tokenizer, save_tokenizer, train_tokenizer
+from transformer.data.vocabularies import (
+    Labels,
+    Tokenizers,
+    load_tokenizers,
+    make_labels,
+    make_tokenizers,
+    save_tokenizers,
+)
+from transformer.errors import UserError
+from transformer.model.batch import PAD
+
+ANIMALS = ["the small dog", "a cat", "the old horses", "my bird", "those grey mice", "a quick fox"]
+DEEDS = ["sleeps", "runs home", "will eat an apple", "jumped over the lazy wall", "does not see us"]
+SENTENCES = [f"{animal} {deed}." for animal in ANIMALS for deed in DEEDS]
+
+
+@pytest.fixture(scope="module")
+def bytewise() -> Tokenizer:
+    return train_tokenizer(SENTENCES, "unigram", 300, byte_fallback=True)
+
+
+def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    for tokenizers in (Tokenizers(bytewise, other), Tokenizers(bytewise, bytewise)):
+        save_tokenizers(tokenizers, tmp_path / "tokenizer")
+        loaded = load_tokenizers(tmp_path / "tokenizer", DataConfig())
+        assert loaded == tokenizers
+        shared = tokenizers.source is tokenizers.target
+        assert (loaded.source is loaded.target) == shared
+        assert (tmp_path / "tokenizer" / "target.model").exists() != shared
+
+
+def test_the_vocabulary_of_another_run_is_refused(tmp_path, bytewise):
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    save_tokenizers(Tokenizers(bytewise, bytewise), tmp_path)
+    digests = [Tokenizers(*both).identity[2] for both in ((bytewise, bytewise), (bytewise, other))]
+    load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0]))
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_tokenizers(tmp_path, DataConfig(vocabulary=digests[1]))
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0], lowercase=True))
+
+
+@pytest.fixture
+def corpus(tmp_path) -> DataConfig:
+    """A corpus whose target is its source in capitals."""
+    for name, lines in (("s", SENTENCES), ("t", [s.upper() for s in SENTENCES])):
+        (tmp_path / name).write_text("\n".join(lines))
+    files = (str(tmp_path / "s"), str(tmp_path / "t"))
+    return DataConfig(dataset="", train_files=files, tokenizer="char", vocab_size=80)
+
+
+def test_a_shared_vocabulary_is_trained_on_both_sides(corpus):
+    shared = make_tokenizers(corpus)
+    assert shared.source is shared.target
+    for row in shared.source.encode([SENTENCES[0], SENTENCES[0].upper()]):
+        assert UNK not in row
+
+
+def test_separate_vocabularies_are_trained_on_their_own_side(corpus):
+    apart = make_tokenizers(DataConfig(**{**vars(corpus), "shared_vocabulary": False}))
+    assert UNK not in apart.source.encode(SENTENCES[:1])[0]
+    assert UNK in apart.target.encode(SENTENCES[:1])[0]
+    assert UNK not in apart.target.encode([SENTENCES[0].upper()])[0]
+
+
+def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
+    paths = [str(tmp_path / name) for name in ("a.model", "b.model")]
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    save_tokenizer(bytewise, paths[0])
+    save_tokenizer(other, paths[1])
+
+    def made(source, target, shared):
+        own = {"source_tokenizer": source, "target_tokenizer": target}
+        return make_tokenizers(DataConfig(**{**vars(corpus), **own, "shared_vocabulary": shared}))
+
+    assert made(paths[0], paths[1], False) == (bytewise, other)
+    assert made(paths[0], "", True) == made("", paths[0], True) == (bytewise, bytewise)
+    assert made(paths[0], paths[0], True) == (bytewise, bytewise)
+    with pytest.raises(UserError, match=r"data\.shared_vocabulary"):
+        made(paths[0], paths[1], True)
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A function from the classes of sentences to a corpus that has them."""
+
+    def build(*classes):
+        table = tmp_path / "labelled.tsv"
+        rows = zip(SENTENCES, classes * len(SENTENCES))
+        table.write_text("".join(f"{sentence}\t{label}\n" for sentence, label in rows))
+        return DataConfig(
+            dataset="",
+            train_files=(str(table),),
+            target="",
+            label_column=2,
+            tokenizer="char",
+            vocab_size=80,
+        )
+
+    return build
+
+
+def test_of_one_side_there_is_one_vocabulary(corpus):
+    files = {"train_files": corpus.train_files[1:], "source": ""}
+    tokenizers = make_tokenizers(DataConfig(**{**vars(corpus), **files}))
+    assert tokenizers.source is tokenizers.target
+    assert UNK not in tokenizers.target.encode([SENTENCES[0].upper()])[0]
+    assert UNK in tokenizers.target.encode(SENTENCES[:1])[0]
+
+
+def test_classes_are_those_of_the_training_data_in_alphabetical_order(labelled):
+    data = labelled("wild", "tame", "wild", "no animal")
+    text, labels = make_tokenizers(data)
+    assert labels == make_labels(data) == Labels(("no animal", "tame", "wild"))
+    assert UNK not in text.encode(SENTENCES[:1])[0]
+    assert labels.rows(["wild", "no animal"]) == [[3], [1]]
+    assert PAD not in [id for row in labels.rows(labels.names) for id in row]
+    assert labels.vocab_size == 4  # PAD is no class
+    with pytest.raises(UserError, match=r"'big' is not among .*: no animal, tame, wild$"):
+        labels.rows(["wild", "big"])
+
+
+def test_one_class_is_none(labelled):
+    with pytest.raises(UserError, match=r"data\.label_column: all .* of the class 'wild'"):
+        make_labels(labelled("wild"))
+
+
+def test_classes_are_saved_and_are_part_of_the_identity(tmp_path, bytewise):
+    both = [Tokenizers(bytewise, Labels(names)) for names in (("a", "b"), ("b", "a"))]
+    assert both[0].identity[2] != both[1].identity[2]
+    save_tokenizers(both[0], tmp_path)
+    data = DataConfig(vocabulary=both[0].identity[2])
+    assert load_tokenizers(tmp_path, data) == both[0]
+    (tmp_path / "labels.json").write_text(json.dumps(["b", "a"]))
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_tokenizers(tmp_path, data)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "[" * 10_000, "\xff"])
+def test_damaged_classes_are_a_sentence(tmp_path, bytewise, content):
+    save_tokenizers(Tokenizers(bytewise, Labels(("a", "b"))), tmp_path)
+    (tmp_path / "labels.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(UserError, match=r"cannot read the classes in .*labels\.json"):
+        load_tokenizers(tmp_path, DataConfig())
