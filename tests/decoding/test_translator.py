@@ -226,6 +226,20 @@ def test_hypotheses_are_all_that_the_search_found_best_first(translator, tokeniz
             assert " ".join(tokenizers.target.decode([one.tokens])[0].splitlines()) == one.text
 
 
+def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(
+    translator, tokenizers, monkeypatch
+):
+    config, params, _ = translator
+
+    def one_of_two(ensemble, settings, source):
+        scores = np.tile([-1.0, IMPOSSIBLE], (len(source), 1))
+        return SearchResult(np.stack([source, source], axis=1), scores)
+
+    monkeypatch.setattr("transformer.decoding.translator.search_batch", one_of_two)
+    [found] = hypotheses(make_translator(config, params, tokenizers), ["a dog"])
+    assert [(one.text, one.score) for one in found] == [("a dog", -1.0)]
+
+
 def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(translator):
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, beam_size=1))

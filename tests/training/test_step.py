@@ -80,6 +80,8 @@ def test_clipping_shortens_long_gradients_to_the_limit_and_leaves_short_ones(
     state = start_of(config)
     free, told = compiled_update(config)(state, batch)
     norm = float(told.gradient_norm)
+    first = 1 - config.optimizer.beta_1  # what Adam takes of its first gradient
+    assert norm_of(free.opt_state.mu) / first == pytest.approx(norm, rel=1e-5)
 
     def clipped_at(limit):
         settings = replace(config.optimizer, clip_norm=limit)
