@@ -105,7 +105,7 @@ def apply(
 ) -> tuple[TrainState, Float[Array, ""]]:
     """The state after an update with the mean gradient a target token, and that gradient's norm."""
     with jax.named_scope("adam"):
-        norm = optax.global_norm(grads) / sums.tokens
+        norm = optax.tree.norm(grads) / sums.tokens
         # Not a division, whose results XLA would store for all parameters before Adam reads them.
         share = clipping(numbers, norm) / sums.tokens
         mean = jax.tree.map(lambda gradient: gradient * share, grads)
