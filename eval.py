@@ -97,8 +97,8 @@ def score_translations(config: Config, params, tokenizers, pairs) -> tuple[list[
 
 def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     """Prints loss, perplexity and accuracy of what is to be predicted; of a language model, which
-    reads all of its text, bits a byte too (of lines and their ends), which do not depend on the
-    vocabulary."""
+    reads all of its text, bits a byte too (of lines and their ends): models with other vocabularies
+    have them too, if theirs leave no token unknown."""
     import itertools
     from dataclasses import asdict
     from functools import partial
@@ -106,6 +106,7 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     from transformer.data.batching import one_epoch
     from transformer.data.plan import plan_to_score
     from transformer.data.token_store import cut, encoded
+    from transformer.model.batch import UNK
     from transformer.training.validation import estimates, losses_of, sentence_sums
 
     whole = encoded(config.data, tokenizers, pairs)
@@ -113,16 +114,20 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     plan = plan_to_score(config, texts, rows_multiple=1)
     batches = one_epoch(config, texts, plan)
     losses = losses_of(partial(sentence_sums, config.model), params, batches)
-    predicted = "classes" if config.model.classes else "tokens"
     left_out = f", {plan.left_out:,} left out as empty or too long" if plan.left_out else ""
     texts_read = f"{len(losses.tokens):,} texts{left_out}"
-    print(f"{losses.tokens.sum():,.0f} {predicted} predicted in {texts_read}")
+    print(f"{losses.tokens.sum():,.0f} {config.model.unit}s predicted in {texts_read}")
     num_bytes = None
     if not config.model.encoder_layers:
         lines = [text for _, text in pairs]
         is_read = (whole.target_lengths > 1) | config.data.windows
         num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
-    found = estimates(losses, num_bytes)
+        if unknown := (whole.target_ids == UNK).sum():
+            print(
+                f"{unknown:,} of them unknown to the vocabulary: bits/byte are too few by what it "
+                "would take to spell them (data.byte_fallback does)"
+            )
+    found = estimates(losses, config.model.unit, num_bytes)
     for estimate in found:
         print(estimate)
     return [asdict(estimate) for estimate in found]

@@ -57,7 +57,7 @@ def train(command: TrainCommand) -> None:
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_memory
-    from transformer.model.params import count_params, with_classes_of, with_classifier
+    from transformer.model.params import count_params, with_classifier
     from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
     from transformer.runs.digests import digests
     from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
@@ -108,7 +108,8 @@ def train(command: TrainCommand) -> None:
             state, progress = restore(folder, config)
         if tuning:
             earlier = load_run_config(command.from_run)
-            other = replace(earlier, model=with_classes_of(config.model, earlier.model))
+            model = replace(config.model, classes=earlier.model.classes)
+            other = replace(earlier, model=model)
             weights, label = load_params(command.from_run, other, command.from_checkpoint)
 
         # What could be wrong with settings and data has been found by now.

@@ -134,10 +134,8 @@ def ours_on(config: Config, params, texts: TokenPairs) -> dict[str, str]:
     batches = one_epoch(config, texts, plan_to_score(config, texts, rows_multiple=1))
     losses = losses_of(partial(sentence_sums, config.model), params, batches)
     found = next(e for e in estimates(losses) if e.name == "perplexity")
-    return {
-        "perplexity": f"{found.value:.2f}",
-        "95 % interval": f"{found.low:.2f} to {found.high:.2f}",
-    }
+    low, high = found.interval
+    return {"perplexity": f"{found.value:.2f}", "95 % interval": f"{low:.2f} to {high:.2f}"}
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from small_run import run, write_data
+from small_run import family_words, run, write_data
 
 # Where Ctrl-C is ignored, as in a job in the background, commands that are started inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,12 +36,28 @@ def config(shared) -> Path:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(config, shared) -> Path:
+def finished(shared) -> Callable[..., Path]:
+    """A function from a name and the words of train.py to the folder of that run, finished."""
+
+    def build(name: str, *words: object) -> Path:
+        folder = shared / name
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                result = run("train.py", *words, "--run", folder)
+                assert result.returncode == 0, result.stderr
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def undisturbed(config, finished) -> Path:
     """The folder of that run, finished."""
-    folder = shared / "undisturbed"
-    with (shared / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            result = run("train.py", config, "--run", folder)
-            assert result.returncode == 0, result.stderr
-    return folder
+    return finished("undisturbed", config)
+
+
+@pytest.fixture(scope="session")
+def family(config, finished) -> Callable[[str], Path]:
+    """A function from "language", "masked" or "classes" to the folder of such a model, finished."""
+    return lambda kind: finished(kind, config, *family_words(config.parent, kind))

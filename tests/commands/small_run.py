@@ -33,7 +33,7 @@ WORDS = {"cat": "Katze", "dog": "Hund", "sees": "sieht", "likes": "mag", "old": 
 
 
 def write_data(folder: Path) -> Path:
-    """Training and validation files, and a config that names them; returns the config's path."""
+    """Pairs and sentences with a class, and a config that names the pairs; returns its path."""
     chosen = random.Random(0)
     for name, count in (("train", 300), ("valid", 12)):
         lines = [chosen.choices(list(WORDS), k=chosen.randint(1, 6)) for _ in range(count)]
@@ -41,9 +41,28 @@ def write_data(folder: Path) -> Path:
         target = "".join(" ".join(WORDS[word] for word in words) + "\n" for words in lines)
         (folder / f"{name}.en").write_text(source, encoding="utf-8")
         (folder / f"{name}.de").write_text(target, encoding="utf-8")
+        labelled = ((line, "cat" if "cat" in line else "none") for line in source.splitlines())
+        table = "".join(f"{line}\t{label}\n" for line, label in labelled)
+        (folder / f"{name}.tsv").write_text(table, encoding="utf-8")
     config = folder / "small.py"
     config.write_text(CONFIG.format(folder=folder), encoding="utf-8")
     return config
+
+
+def family_words(folder: Path, kind: str) -> list[object]:
+    """The words that make the small run a "language" or "masked" model, or sort into "classes"."""
+    names = {"train": "train", "validation": "valid", "test": "valid"}
+    ending = {"language": "de", "masked": "en", "classes": "tsv"}[kind]
+    words = [
+        word
+        for split, name in names.items()
+        for word in (f"--data.{split}-files", folder / f"{name}.{ending}")
+    ]
+    words += ["--data.vocab-size", 30]
+    if kind == "language":
+        return [*words, "--model.encoder-layers", 0, "--data.source=", "--train.best-by", "loss"]
+    words += ["--model.decoder-layers", 0, "--data.target=", "--train.best-by", "accuracy"]
+    return [*words, "--data.label-column", 2] if kind == "classes" else words
 
 
 def start(command: str, *words: object, **options) -> subprocess.Popen:

@@ -1,68 +1,114 @@
-"""Language model, masked model and classifier through the real commands, killed and resumed."""
+"""Language model, masked model and classifier through the real commands."""
 
+import json
+import math
 import os
 import shutil
 
+import jax
+import numpy as np
 import pytest
-from small_run import run
+from small_run import family_words, run
 from test_resume import assert_same_end, killed
+
+from transformer.runs.checkpoints import load_params
+from transformer.runs.folder import load_run_config
 
 KILLS = int(os.environ.get("KILLS", "1"))
 """How often each is killed; see test_resume."""
 
 
-def lines_to_labels(source, table):
-    """A table of sentences and whether they have an old cat in them."""
-    lines = source.read_text().splitlines()
-    table.write_text("".join(f"{line}\t{'cat' if 'cat' in line else 'none'}\n" for line in lines))
-    return table
+@pytest.mark.parametrize("kind", ["language", "masked", "classes"])
+def test_killed_at_any_moment_it_ends_as_if_never_killed(config, family, tmp_path, kind):
+    folder = tmp_path / "killed"
+    words = [config, *family_words(config.parent, kind)]
+    print(kind, "killed at:", killed(words, folder, KILLS))
+    assert run("train.py", *words, "--run", folder).returncode == 0
+    assert_same_end(folder, family(kind))
 
 
-@pytest.fixture(params=["language model", "masked model", "classifier"])
-def settings(request, config, shared, tmp_path):
-    """The words that make the small run one of the family."""
-    names = {"train": "train", "validation": "valid", "test": "valid"}
-    if request.param == "language model":
-        words = ["--model.encoder-layers", 0, "--data.source="]
-        files = {split: shared / f"{name}.de" for split, name in names.items()}
-        words += ["--train.best-by", "loss"]
-    else:
-        words = ["--model.decoder-layers", 0, "--data.target=", "--train.best-by", "accuracy"]
-        files = {split: shared / f"{name}.en" for split, name in names.items()}
-    if request.param == "classifier":
-        words += ["--data.label-column", 2]
-        files = {
-            split: lines_to_labels(path, tmp_path / f"{split}.tsv") for split, path in files.items()
-        }
-    for split, path in files.items():
-        words += [f"--data.{split}-files", path]
-    return request.param, ["train.py", config, *words, "--data.vocab-size", 30]
-
-
-def test_killed_at_any_moment_it_ends_as_if_never_killed(settings, tmp_path):
-    kind, words = settings
-    undisturbed, folder = tmp_path / "undisturbed", tmp_path / "killed"
-    result = run(*words, "--run", undisturbed)
-    assert result.returncode == 0, result.stderr
-    print(kind, "killed at:", killed(words[1:], folder, KILLS))
-    assert run(*words, "--run", folder).returncode == 0
-    assert_same_end(folder, undisturbed)
-    check_scores_and_answers(kind, folder)
-
-
-def check_scores_and_answers(kind, folder):
+@pytest.mark.parametrize("kind, unit", [("language", "token"), ("masked", "token"),
+                                        ("classes", "label")])  # fmt: skip
+def test_it_is_scored_by_what_it_predicts(family, tmp_path, kind, unit):
+    folder = shutil.copytree(family(kind), tmp_path / "run")
     scored = run("eval.py", folder)
     assert scored.returncode == 0, scored.stderr
-    for word in ("nats/token", "perplexity", "accuracy", "95 % interval"):
+    for word in (f"nats/{unit} ", f"{unit}s predicted", "perplexity", "accuracy", "95 % interval"):
         assert word in scored.stdout
-    assert ("bits/byte" in scored.stdout) == (kind == "language model")
-    line = "old __ sees cat" if kind == "masked model" else "die"
-    answered = run("generate.py", folder, "--max-tokens", 5, stdin=f"{line}\n\n{line}\n")
+    assert ("bits/byte" in scored.stdout) == (kind == "language")
+    assert "12 labels predicted in 12 texts" in scored.stdout or kind != "classes"
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_bits_a_byte_are_the_nats_of_all_tokens_over_the_bytes_of_all_lines(
+    config, finished, tmp_path, windows
+):
+    words = ["--data.windows", "--data.max-length", 20] if windows else []
+    words = [config, *family_words(config.parent, "language"), *words, "--train.steps", 5]
+    source = finished(f"language-{windows}", *words)
+    folder = shutil.copytree(source, tmp_path / "run")
+    lines = ["alt Katze", "", "Hund", "alt rot sieht Hund mag Katze"]
+    text = tmp_path / "text.de"
+    text.write_text("".join(f"{line}\n" for line in lines))
+    scored = run("eval.py", folder, "--test-files", text)
+    assert scored.returncode == 0, scored.stderr
+    [path] = (folder / "eval").glob("*.json")
+    found = {score["name"]: score["value"] for score in json.loads(path.read_text())["losses"]}
+    # A token a character, and one for what every line begins with and one for its end: of an empty
+    # line the end alone, which only a stream of lines has.
+    tokens = sum(len(line) + 2 for line in lines if line) + windows
+    assert f"{tokens} tokens predicted" in scored.stdout
+    num_bytes = sum(len(line) + 1 for line in lines if line) + windows
+    bits = found["nats/token"] * tokens / math.log(2)
+    assert found["bits/byte"] == pytest.approx(bits / num_bytes)
+    assert "unknown" not in scored.stdout
+    text.write_text("alt Käse\n")
+    assert (
+        "1 of them unknown to the vocabulary" in run("eval.py", folder, "--test-files", text).stdout
+    )
+
+
+@pytest.mark.parametrize("kind, line", [("language", "die"), ("masked", "old __ sees cat"),
+                                        ("classes", "old cat")])  # fmt: skip
+def test_every_line_gets_its_lines(family, kind, line):
+    words = ["--max-tokens", 5, "--samples", 2] if kind == "language" else []
+    answered = run("generate.py", family(kind), *words, stdin=f"{line}\n\n{line}\n")
     assert answered.returncode == 0, answered.stderr
-    assert answered.stdout.count("\n") == 3
-    if kind == "language model":
+    assert answered.stdout.count("\n") == 3 * (2 if kind == "language" else 1)
+    if kind == "language":
         assert answered.stdout.startswith("die")
-    refused = run("translate.py", folder, stdin="a\n")
-    assert refused.returncode == 2 and "is no translator" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-    shutil.rmtree(folder)
+
+
+def test_a_classifier_begins_with_a_masked_models_encoder(config, family, tmp_path):
+    still = ["--optimizer.scale", "1e-12", "--train.steps", 1]
+    masked, first, second = family("masked"), tmp_path / "first", tmp_path / "second"
+    words = ["train.py", config, *family_words(config.parent, "classes")[:6], "--data.target="]
+    words += ["--data.label-column", 2, "--train.best-by", "accuracy", *still]
+    begun = run(*words, "--run", first, "--from", masked)
+    assert begun.returncode == 0 and "begins with the weights of" in begun.stdout, begun.stderr
+
+    def params(folder):
+        return load_params(folder, load_run_config(folder), "best")[0]
+
+    def assert_same(ours, theirs):
+        for name in ("encoder", "embedding"):
+            jax.tree.map(
+                lambda a, b: np.testing.assert_allclose(a, b, atol=1e-8),
+                getattr(ours, name),
+                getattr(theirs, name),
+            )
+
+    assert_same(params(first), params(masked))
+    assert params(first).classifier.b.shape == (3,)
+
+    # The same classes once more take their weights along; others begin anew.
+    again = tmp_path / "again"
+    assert run(*words, "--run", again, "--from", first).returncode == 0
+    np.testing.assert_allclose(params(again).classifier.w, params(first).classifier.w, atol=1e-8)
+    table = tmp_path / "numbers.tsv"
+    table.write_text("old cat\t1\nred dog\t2\nold dog sees cat\t3\n" * 20)
+    words += ["--data.train-files", table, "--data.validation-files", table]
+    tuned = run(*words, "--run", second, "--from", first)
+    assert tuned.returncode == 0, tuned.stderr
+    assert_same(params(second), params(masked))
+    assert params(second).classifier.b.shape == (4,)

@@ -12,17 +12,23 @@ import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 
 import eval as eval_command
+import generate
 import train
 import translate
 from transformer.commands.program import carry_out
 from transformer.data.datasets import multi30k
 from transformer.data.tokenizer import save_tokenizer, train_tokenizer
 
-COMMANDS = {"train.py": train.main, "eval.py": eval_command.main, "translate.py": translate.main}
+COMMANDS = {
+    "train.py": train.main,
+    "eval.py": eval_command.main,
+    "translate.py": translate.main,
+    "generate.py": generate.main,
+}
 
 
 @pytest.fixture(scope="session")
-def prepared(config, undisturbed, tmp_path_factory):
+def prepared(config, undisturbed, family, tmp_path_factory):
     """A place with a config, a finished run, and runs and files in which something is wrong."""
     place = tmp_path_factory.mktemp("mistakes")
     (place / "configs").mkdir()
@@ -36,6 +42,8 @@ def prepared(config, undisturbed, tmp_path_factory):
     runs = place / "runs"
     for name in ("first", "other-model", "other-vocabulary", "no-checkpoint"):
         shutil.copytree(undisturbed, runs / name)
+    for kind in ("language", "masked", "classes"):
+        shutil.copytree(family(kind), runs / kind)
     path = runs / "other-model" / "config.json"
     path.write_text(path.read_text().replace('"d_ff": 32', '"d_ff": 64'))
     other = train_tokenizer(["other words"], "char", 30)
@@ -47,6 +55,7 @@ def prepared(config, undisturbed, tmp_path_factory):
     for name, content in {
         "two.en": b"a\nb\n", "one.de": b"a\n", "latin.de": b"a\nb \xe4\n", "nothing.en": b"",
         "table.tsv": b"a\tb\nc\n", "broken.en.gz": b"a\nb\n", "long.en": b"a b " * 500 + b"\n",
+        "colours.tsv": b"cat\tblue\n", "alike.tsv": b"cat\tred\ndog\tred\n",
     }.items():  # fmt: skip
         (place / name).write_bytes(content)
     return place
@@ -67,6 +76,8 @@ def folder(prepared, tmp_path, monkeypatch):
 
 
 SMALL = "train.py configs/small.py --run runs/new"
+MASKED = f"{SMALL} --model.decoder-layers 0 --data.target= --train.best-by loss"
+ALIKE = " ".join(f"--data.{split}-files alike.tsv" for split in ("train", "validation", "test"))
 DATASET = "--data.train-files --data.validation-files --data.test-files --data.dataset"
 MISTAKES = [
     # configs
@@ -101,6 +112,20 @@ MISTAKES = [
         f"{SMALL} --data.train-files long.en long.en",
         ["none of the 1 sentences", "data.max_length"],
     ),
+    # one stack, one side
+    (f"{SMALL} --model.decoder-layers 0", ["data.target ('de')", "must be empty"]),
+    (f"{SMALL} --data.target=", ["data.target ('')", "must be a language"]),
+    (f"{MASKED} --train.best-by bleu", ["train.best_by (bleu)", "loss or accuracy"]),
+    (f"{MASKED} --data.swap-files", ["data.swap_files", "data.tsv_columns"]),
+    (f"{SMALL} --from runs/classes --data.target= --train.best-by loss", ["data.label_column"]),
+    (
+        f"{MASKED} {ALIKE} --data.label-column 2",
+        ["data.label_column", "all of the training data is of the class 'red'"],
+    ),
+    (
+        f"{MASKED} {ALIKE} --data.label-column 3",
+        ["alike.tsv, line 1", "data.label_column"],
+    ),
     # run folders
     ("train.py configs/small.py --run thesis.txt", ["thesis.txt", "is not a run", "--run"]),
     ("train.py configs/small.py --run .", ["is not a run", "--run"]),
@@ -129,6 +154,14 @@ MISTAKES = [
     ("translate.py runs/first --beam 3", ["--beam"]),
     ("translate.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     ("translate.py runs/other-vocabulary", ["another vocabulary"]),
+    ("translate.py runs/language", ["runs/language is no translator", "generate.py runs/language"]),
+    ("eval.py runs/classes --test-files colours.tsv", ["the class 'blue'", "cat, none"]),
+    ("generate.py runs/first", ["runs/first is a translator", "translate.py runs/first"]),
+    ("generate.py runs/language --samples 3 --beam-size 2", ["--samples (3)", "--beam-size (2)"]),
+    ("generate.py runs/language --top-p 1.5", ["top_p (1.5)", "at most 1"]),
+    ("generate.py runs/language --words 3", ["--words has no effect"]),
+    ("generate.py runs/language --beam-size 2 --top-k 3", ["--top-k has no effect", "--beam-size"]),
+    ("generate.py runs/masked --samples 3", ["--samples has no effect"]),
 ]
 
 

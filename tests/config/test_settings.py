@@ -86,6 +86,13 @@ def test_the_defaults_are_the_papers_base_model_and_are_valid():
 FILES = {"dataset": "", "train_files": ("a", "b"), "validation_files": ("c", "d")}
 
 REFUSED = [
+    ("model", {"encoder_layers": 0, "decoder_layers": 0}, "must not both be 0"),
+    ("model", {"encoder_layers": 0}, r"data.source \('en'\) must be empty .*encoder_layers 0"),
+    ("data", {"source": ""}, r"data.source \(''\) must be a language with model.encoder_layers 6"),
+    ("data", {"target": ""}, r"data.target \(''\) must be a language with model.decoder_layers 6"),
+    ("data", {"windows": True}, "data.windows is for text of one side"),
+    ("data", {"label_column": 2}, "data.label_column .* encoder alone"),
+    ("model", {"classes": 3}, r"data.label_column \(0\) must name the column"),
     ("model", {"d_model": 512, "num_heads": 7}, r"model.d_model \(512\) .*model.num_heads \(7\)"),
     ("model", {"d_model": 15, "num_heads": 3}, r"model.d_model \(15\) must be even"),
     ("model", {"positions": "learned", "max_positions": 100}, r"model.max_positions \(100\)"),
@@ -121,6 +128,44 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(section, settings, mess
     with pytest.raises(UserError, match=message) as refusal:
         check(changed(section, **settings))
     assert "\n" not in str(refusal.value)
+
+
+ONE_STACK = [
+    ({"model": {"tying": "target"}}, r"model.tying \(target\) needs an encoder and a decoder"),
+    (
+        {"data": {"shared_vocabulary": False}, "model": {"tying": "none"}},
+        "must be on with one side",
+    ),
+    ({"data": {"label_column": 2, "windows": True}}, "data.label_column .* data.windows off"),
+    ({"data": {"label_column": 2, "dataset": "x", "train_files": ()}}, "needs data.train_files"),
+    ({"data": {"swap_files": True}}, "data.swap_files is for pairs"),
+    ({"train": {"best_by": "bleu"}}, r"train.best_by \(bleu\) needs a translator"),
+]
+
+
+def one_stack(settings=()):
+    """A masked model of plain files, with some settings changed."""
+    begun = {"model": {"decoder_layers": 0}, "data": FILES | {"target": ""}}
+    begun |= {"train": {"best_by": "loss"}}
+    for section, values in dict(settings).items():
+        begun[section] = begun[section] | values
+    config = Config()
+    for section, values in begun.items():
+        new = dataclasses.replace(getattr(config, section), **values)
+        config = dataclasses.replace(config, **{section: new})
+    return config
+
+
+@pytest.mark.parametrize("settings, message", ONE_STACK, ids=lambda value: str(value)[:40])
+def test_what_one_stack_cannot_have_is_refused_in_one_sentence(settings, message):
+    check(one_stack())
+    with pytest.raises(UserError, match=message) as refusal:
+        check(one_stack(settings))
+    assert "\n" not in str(refusal.value)
+
+
+def test_relative_positions_have_no_end_and_any_width():
+    check(changed("model", positions="relative", max_positions=1, d_model=15, num_heads=3))
 
 
 def test_own_tokenizers_come_in_pairs_when_the_vocabulary_is_not_shared():

@@ -53,18 +53,17 @@ def take_rows(cache, rows):
     return {"state": cache["state"][rows]}
 
 
-@partial(jax.jit, static_argnums=(0, 3))
-def run(config, table, limits, max_length, sentences):
+@partial(jax.jit, static_argnums=(0, 3, 5))
+def run(config, table, limits, max_length, sentences, wanted):
     """A search whose sentence number n begins in state sentences[n]."""
     cache = {"state": jnp.repeat(sentences, config.beam_size)}
-    return search(config, partial(table_step, table), take_rows, cache, limits, max_length)
+    step = partial(table_step, table)
+    return search(config, step, take_rows, cache, limits, max_length, wanted)
 
 
-def run_on(config, table, limits, max_length=None, sentences=None):
-    sentences = range(len(limits)) if sentences is None else sentences
-    return run(
-        config, table, jnp.asarray(limits), max_length or max(limits), jnp.asarray(sentences)
-    )
+def run_on(config, table, limits, max_length=None, sentences=None, wanted=1):
+    sentences = jnp.asarray(range(len(limits)) if sentences is None else sentences)
+    return run(config, table, jnp.asarray(limits), max_length or max(limits), sentences, wanted)
 
 
 def log_prob(table, sentence, tokens):
@@ -84,7 +83,7 @@ def penalty(config, length):
 
 
 def brute_force(config, table, sentence, limit):
-    """The best sequence that ends, and its score, of all that there are."""
+    """All sequences that end, and their scores, best first."""
     others = [token for token in range(VOCABULARY) if token not in (PAD, BOS, EOS)]
     candidates = [
         [*words, EOS]
@@ -92,7 +91,7 @@ def brute_force(config, table, sentence, limit):
         for words in itertools.product(others, repeat=length)
     ]
     scores = [log_prob(table, sentence, c) / penalty(config, len(c)) for c in candidates]
-    return candidates[int(np.argmax(scores))], max(scores)
+    return [(candidates[i], scores[i]) for i in np.argsort(-np.array(scores))]
 
 
 def without_pad_and_bos(logits):
@@ -123,9 +122,32 @@ def test_a_wide_enough_beam_finds_what_brute_force_finds(alpha, normalisation, s
         table, limits = random_table(seed, end=-seed), [4, 2, 3, 1, 4]
         result = run_on(config, table, limits)
         for sentence, limit in enumerate(limits):
-            tokens, score = brute_force(config, table, sentence, limit)
+            tokens, score = brute_force(config, table, sentence, limit)[0]
             assert words(result.tokens[sentence, 0]) == tokens
             assert float(result.scores[sentence, 0]) == pytest.approx(score, abs=1e-4)
+
+
+@SCORINGS
+def test_as_many_as_are_wanted_are_the_best_that_there_are(alpha, normalisation):
+    config = DecodeConfig(beam_size=340, alpha=alpha, normalisation=normalisation)
+    table, limits = random_table(2, end=1), [4, 3, 4, 2]
+    result = run_on(config, table, limits, wanted=5)
+    for sentence, limit in enumerate(limits):
+        best = brute_force(config, table, sentence, limit)[:5]
+        assert [words(row) for row in result.tokens[sentence, :5]] == [words for words, _ in best]
+        np.testing.assert_allclose(result.scores[sentence, :5], [s for _, s in best], atol=1e-4)
+
+
+def test_behind_those_that_ended_come_the_best_that_reached_the_limit():
+    config = DecodeConfig(beam_size=30, alpha=0.0)
+    result = run_on(config, random_table(2, end=1), [2], wanted=30)
+    others = [token for token in range(VOCABULARY) if token not in (PAD, BOS, EOS)]
+    whole = [[*pair] for pair in itertools.product(others, repeat=2)]
+    whole.sort(key=lambda tokens: -log_prob(random_table(2, end=1), 0, tokens))
+    found = [words(row) for row in result.tokens[0]]
+    assert found[:5] == [tokens for tokens, _ in brute_force(config, random_table(2, end=1), 0, 2)]
+    assert found[5:21] == whole  # four tokens and EOS: 5 ends and 16 open pairs
+    assert (np.asarray(result.scores[0, 21:]) < IMPOSSIBLE / 2).all()
 
 
 def test_normalisation_changes_what_is_best():

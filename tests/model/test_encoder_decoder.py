@@ -24,7 +24,7 @@ from transformer.model.encoder_decoder import (
 )
 from transformer.model.encoder_decoder import predict as predict_batch
 from transformer.model.layers import causal_mask, padding_mask
-from transformer.model.params import unstack
+from transformer.model.params import init_params, unstack
 
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -309,6 +309,20 @@ def test_layers_computed_again_for_their_gradients_are_the_same_layers(
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), again, usual)
 
 
+def test_layers_computed_again_need_less_memory(small_model, random_batch):
+    batch = random_batch(rows=32)
+
+    def memory(model):
+        def loss(params):
+            return predict_batch(model, params, batch, None).sum()
+
+        shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
+        return jax.jit(jax.grad(loss)).lower(shapes).compile().memory_analysis().temp_size_in_bytes
+
+    deep = {"encoder_layers": 8, "decoder_layers": 8, "d_ff": 256}
+    assert memory(small_model(**deep, recompute=True)) < 0.6 * memory(small_model(**deep))
+
+
 def test_relative_positions_depend_on_distance_alone(small_model, random_params):
     """The same words again and again; what is four words away or more is out of reach."""
     model = small_model(positions="relative", max_offset=4, encoder_layers=0)
@@ -325,7 +339,7 @@ def test_relative_positions_depend_on_distance_alone(small_model, random_params)
 
 
 def test_a_class_is_read_off_the_mean_of_real_states(small_model, random_params, random_batch):
-    model = small_model(decoder_layers=0, classes=2, target_vocab_size=3)
+    model = small_model(decoder_layers=0, classes=2)
     params, source = random_params(model), random_batch().source
     out = predict_batch(model, params, Batch(source, None, None))
     memory = encode(model, params, source)

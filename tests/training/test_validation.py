@@ -74,12 +74,23 @@ def test_estimates_are_one_loss_in_other_units(losses):
     assert found["bits/byte"].value == pytest.approx(losses.nll.sum() / math.log(2) / 12_345)
     assert found["accuracy"].value == pytest.approx(losses.correct.sum() / losses.tokens.sum())
     for estimate in found.values():
-        assert estimate.low < estimate.value < estimate.high
-    assert found["perplexity"].low == pytest.approx(math.exp(found["nats/token"].low))
+        low, high = estimate.interval
+        assert low < estimate.value < high
+    lowest = found["nats/token"].interval[0]
+    assert found["perplexity"].interval[0] == pytest.approx(math.exp(lowest))
     assert "bits/byte" not in {estimate.name for estimate in estimates(losses)}
 
 
 def test_shares_stay_shares():
-    all_right = Losses(np.ones(3), np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0]))
-    accuracy = next(e for e in estimates(all_right) if e.name == "accuracy")
-    assert accuracy.high == 1.0
+    nearly_all_right = Losses(np.ones(3), np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0]))
+    accuracy = estimates(nearly_all_right)[-1]
+    assert accuracy.name == "accuracy" and accuracy.interval[1] == 1.0
+
+
+@pytest.mark.parametrize("sentences", [1, 5], ids=["one sentence", "all alike"])
+def test_where_nothing_says_how_sure_it_is_there_is_no_interval(sentences):
+    alike = Losses(*(np.full(sentences, value) for value in (6.0, 3.0, 3.0)))
+    for estimate in estimates(alike, unit="label"):
+        assert estimate.interval is None
+        assert str(estimate).endswith("(no interval: one sentence, or all alike)")
+    assert estimates(alike, unit="label")[0].name == "nats/label"

@@ -173,7 +173,7 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
 
 
 def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
-    """Raises UserError for a run that is a translator."""
+    """Raises UserError for a run that is a translator, and for settings without an effect."""
     prog = "python generate.py"
     path = _first_word(words, f"{prog} RUN [--settings]")
     command = _parse(GenerateCommand, words, GenerateCommand(path or tyro.MISSING), prog)
@@ -187,7 +187,26 @@ def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
     check(config)
     if len(config.data.sides) == 2:
         raise UserError(f"{command.run} is a translator: python translate.py {command.run}")
+    _check_effect(settings, config)
     return command, config
+
+
+def _check_effect(settings: GenerateConfig, config: Config) -> None:
+    """Raises UserError for a setting that changes nothing of what is generated."""
+    default = vars(GenerateConfig())
+    changed = [name for name, value in vars(settings).items() if value != default[name]]
+    if config.model.encoder_layers:
+        idle, reason = {*default} - {"words"}, "this run has an encoder alone, which continues none"
+    elif settings.beam_size:
+        idle, reason = (
+            {"temperature", "top_k", "top_p", "seed", "words"},
+            "--beam-size does not draw",
+        )
+    else:
+        idle, reason = {"words"}, "this run has a decoder alone, which fills in no blanks"
+    for name in changed:
+        if name in idle:
+            raise UserError(f"--{name.replace('_', '-')} has no effect: {reason}")
 
 
 def _kind(config: Config) -> str:

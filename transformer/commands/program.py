@@ -80,7 +80,7 @@ def carry_out(main: Callable[[list[str]], None]) -> None:
         _refuse(
             f"out of memory ({reason}); lower data.batch_tokens or the size of the model for "
             "training, decode.batch_sentences, decode.beam_size or decode.max_extra_length for "
-            "translating"
+            "translating, --samples, --beam-size or --max-tokens for generating"
         )
 
 

@@ -77,12 +77,12 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         ),
         (
             f"model.d_model ({model.d_model})",
-            model.positions == "learned" or model.d_model % 2 == 0,
+            model.positions != "sinusoidal" or model.d_model % 2 == 0,
             "must be even with model.positions sinusoidal: each frequency has a sine and a cosine",
         ),
         (
             f"model.max_positions ({model.max_positions})",
-            model.positions == "sinusoidal" or model.max_positions >= data.max_length,
+            model.positions != "learned" or model.max_positions >= data.max_length,
             f"must be at least data.max_length ({data.max_length}) with model.positions learned",
         ),
         (
@@ -115,6 +115,16 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             f"data.label_column ({data.label_column})",
             not data.label_column or bool(data.train_files),
             "needs data.train_files, .tsv files",
+        ),
+        (
+            "data.label_column (0)",
+            not model.classes or bool(data.label_column),
+            "must name the column of the classes: the model to begin with is a classifier",
+        ),
+        (
+            "data.swap_files",
+            not data.swap_files or not one_side,
+            "is for pairs: of .tsv files data.tsv_columns names the column to read",
         ),
         (
             f"train.best_by ({train.best_by})",

@@ -13,16 +13,19 @@ from tyro.conf import Suppress
 
 @dataclass(frozen=True)
 class Limit:
-    """The smallest value of a setting (`above`: the value itself is not allowed) and its bound."""
+    """The smallest value of a setting (`above`: the value itself is not allowed) and its bounds."""
 
     lowest: float
     above: bool = False
     below: float = float("inf")
+    highest: float = float("inf")
 
     def refusal(self, value: float) -> str | None:
         """The rule that `value` breaks, or None."""
         if value < self.lowest or (self.above and value == self.lowest):
             return f"must be {'above' if self.above else 'at least'} {self.lowest}"
+        if value > self.highest:
+            return f"must be at most {self.highest}"
         return None if value < self.below else f"must be below {self.below}"
 
 
@@ -48,8 +51,8 @@ class ModelConfig:
     target_vocab_size: Fact[Count] = 0
     """Tokens in the target vocabulary, of which one is predicted; filled in by train.py."""
     classes: Fact[Count] = 0
-    """Classes that an encoder alone sorts sentences into (the target vocabulary is then that of the
-    classes); 0: tokens are predicted; filled in by train.py."""
+    """Classes that an encoder alone sorts sentences into (`data.label_column`); 0: it predicts
+    tokens; filled in by train.py."""
     encoder_layers: Count = 6
     """N, layers in the encoder; 0: a decoder alone, which continues text (a language model)."""
     decoder_layers: Count = 6
@@ -91,6 +94,11 @@ class ModelConfig:
     """Compute each layer again for its gradients: less memory, about a third more time."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
+
+    @property
+    def unit(self) -> str:
+        """What is predicted, one after the other."""
+        return "label" if self.classes else "token"
 
 
 @dataclass(frozen=True)
@@ -258,12 +266,13 @@ class GenerateConfig:
     """What logits are divided by: below 1 likely tokens become likelier; 0: the likeliest alone."""
     top_k: Count = 0
     """Draw among so many of the likeliest tokens; 0: among all."""
-    top_p: Annotated[float, Limit(0, above=True, below=1.000001)] = 1.0
+    top_p: Annotated[float, Limit(0, above=True, highest=1)] = 1.0
     """Draw among the likeliest tokens that together have at least this probability."""
     seed: Count = 0
     """Of what is drawn; a line's continuations depend on it and on the number of the line."""
     beam_size: Annotated[int, Limit(0, below=1001)] = 0
-    """Search for the likeliest continuations with a beam, instead of drawing; 1: greedy."""
+    """Search for the likeliest continuations with a beam, instead of drawing; 1: greedy. It ends
+    with the line, also in a run with `data.windows`."""
     words: Positive = 5
     """Likeliest words that are shown for each blank."""
     log_probs: bool = False
@@ -281,10 +290,14 @@ class Config:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def with_vocabularies(self, source_size: int, target_size: int, digest: str = "") -> "Config":
-        """The config with what its tokenizers turned out to be; PAD is no class."""
-        sizes = {"source_vocab_size": source_size, "target_vocab_size": target_size}
-        if self.data.label_column:
-            sizes["classes"] = target_size - 1
+        """The config with what its tokenizers turned out to be; of a classifier's target, PAD is
+        none of the classes."""
+        labels = bool(self.data.label_column)
+        sizes = {
+            "source_vocab_size": source_size,
+            "target_vocab_size": source_size if labels else target_size,
+            "classes": target_size - 1 if labels else 0,
+        }
         return dataclasses.replace(
             self,
             model=dataclasses.replace(self.model, **sizes),

@@ -59,7 +59,7 @@ def batches(
     while True:
         order = _epoch_order(plan, seed, epoch)
         for number in range(start, len(order)):
-            generator = np.random.default_rng((seed, epoch, number))
+            generator = np.random.default_rng((seed, epoch, number + 1))  # a 0 would not count
             batch = arrange(*_rows(pairs, *order[number]), generator)
             is_last = number + 1 == len(order)
             yield batch, Position(epoch + 1, 0) if is_last else Position(epoch, number + 1)
@@ -67,7 +67,8 @@ def batches(
 
 
 def one_epoch(config: Config, pairs: TokenPairs, plan: BatchPlan) -> Iterator[Batch]:
-    """The batches of a text that is only read, always the same: all that the plan has, once."""
+    """The batches of a text that is only read: all that the plan has, once, in an order that is
+    always the same. Blanks depend on the plan, as which sentences are in a batch does."""
     stream = batches(pairs, plan, 0, Position(), arrangement(config))
     return (batch for batch, _ in itertools.islice(stream, plan.batches_per_epoch))
 

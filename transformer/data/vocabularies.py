@@ -108,14 +108,14 @@ def _train(data: DataConfig, sides: tuple[str, ...]) -> Tokenizer:
 def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
     """Write source.model, target.model if it is another, and the classes of a classifier."""
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("target.model", LABELS):  # of a run that was begun with other settings
+        (folder / name).unlink(missing_ok=True)
     save_tokenizer(tokenizers.source, folder / "source.model")
     if isinstance(tokenizers.target, Labels):
         text = json.dumps(tokenizers.target.names, ensure_ascii=False, indent=0) + "\n"
         (folder / LABELS).write_text(text, encoding="utf-8")
     elif tokenizers.target != tokenizers.source:
         save_tokenizer(tokenizers.target, folder / "target.model")
-    else:
-        (folder / "target.model").unlink(missing_ok=True)
 
 
 def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:

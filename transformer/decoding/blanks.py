@@ -26,7 +26,7 @@ BLANK = re.compile(r"_{2,}")
 
 @dataclass(frozen=True)
 class Guess:
-    """A word, or a class, and its probability."""
+    """A word, or a class, and its probability; "##" before what goes on with the word before."""
 
     word: str
     probability: float
@@ -44,7 +44,7 @@ def fill_in(
     found = []
     for (_, places), logits in zip(rows, logits_of(config, params, [ids for ids, _ in rows])):
         words = logits.copy()
-        words[:, [PAD, BOS, EOS]] = -np.inf  # which are no words
+        words[:, [PAD, BOS, EOS, UNK]] = -np.inf  # which are no words
         found.append([_best(words[place], count, partial(_words, tokenizer)) for place in places])
     return found
 
@@ -76,9 +76,11 @@ def with_blanks(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:
 
 
 def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
-    """Pieces without what marks the beginning of a word."""
-    pieces = tokenizer.pieces(ids)
-    return [piece.removeprefix("\u2581") or piece for piece in pieces]
+    """Pieces without what marks the beginning of a word, or with what marks that it is none."""
+    return [
+        piece.removeprefix("\u2581") or piece if piece.startswith("\u2581") else f"##{piece}"
+        for piece in tokenizer.pieces(ids)
+    ]
 
 
 def _best(

@@ -51,13 +51,17 @@ class Generator:
     batch_sentences: int
 
     @property
-    def search(self) -> DecodeConfig:
-        """The search for the likeliest continuations."""
-        return DecodeConfig(beam_size=self.settings.beam_size, alpha=0.0)
+    def width(self) -> int:
+        """Hypotheses or samples of each text, side by side."""
+        return self.settings.beam_size or self.settings.samples
 
     @property
     def method(self) -> BeamSearch | Sampling:
-        return BeamSearch(self.search) if self.settings.beam_size else Sampling()
+        """How the next tokens are chosen."""
+        if not self.settings.beam_size:
+            return Sampling()
+        settings = DecodeConfig(beam_size=self.settings.beam_size, alpha=0.0)
+        return BeamSearch(settings, wanted=self.settings.samples)
 
 
 @dataclass(frozen=True)
@@ -116,48 +120,55 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
 def _fitting(generator: Generator, prompt: str) -> list[int]:
     """BOS and the tokens of a prompt, or as many of its last ones as leave room for another."""
     [ids] = generator.tokenizer.encode([prompt])
-    most = last_position(generator.ensemble.models) - 1
-    if len(ids) + 1 > most:
+    most = last_position(generator.ensemble.models) - 1  # BOS has a position too
+    if len(ids) > most:
         warnings.warn(
-            f"of a text of {len(ids):,} tokens the last {most - 1:,} were read "
+            f"of a text of {len(ids):,} tokens the last {most:,} were read "
             f"(model.max_positions): {prompt[:60]!r} ...",
             stacklevel=3,
         )
-        ids = ids[1 - most :]
+        ids = ids[len(ids) - most :]
     return [BOS, *ids]
 
 
 def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -> tuple[State, int]:
     """A search that has read all but the last tokens of prompts, and how long its cache may get."""
-    models, settings = generator.ensemble.models, generator.settings
-    last = last_position(models)
+    settings, ensemble = generator.settings, generator.ensemble
+    table, limits = _padded(generator, prompts)
+    most = table.shape[1] - 1 + settings.max_tokens
+    room = min(table.shape[1] - 1 + CACHE_LENGTH, most)
+    caches = _read_prompts(ensemble.models, generator.width, room, ensemble.params, table[:, :-1])
+    begun = caches, jnp.asarray(limits), settings.max_tokens
+    last = jnp.asarray(table[:, -1])
+    if isinstance(generator.method, BeamSearch):
+        return start(generator.method.settings, *begun, last), most
+    keys = np.resize(np.asarray(numbers, np.uint32), len(table))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
+    choice = Choice(
+        temperature=jnp.float32(settings.temperature),
+        top_k=jnp.int32(settings.top_k),
+        top_p=jnp.float32(settings.top_p),
+        end=jnp.int32(-1 if generator.lines else EOS),
+    )
+    return start_sampling(choice, *begun, generator.width, last, keys), most
+
+
+def _padded(
+    generator: Generator, prompts: list[list[int]]
+) -> tuple[Int[np.ndarray, "B P"], Int[np.ndarray, "B"]]:
+    """One of few shapes, padding on the left; most tokens for each prompt, 0 where there is none.
+
+    The last token that is chosen is never read, so it needs no position.
+    """
+    last = last_position(generator.ensemble.models)
     length = min(round_up(max(map(len, prompts)), PROMPT_LENGTHS), last)
     rows = min(1 << (len(prompts) - 1).bit_length(), generator.batch_sentences)
     table = np.full((rows, length), PAD, np.int32)
     limits = np.zeros(rows, np.int32)
     for row, ids in enumerate(prompts):
         table[row, length - len(ids) :] = ids
-        limits[row] = min(settings.max_tokens, last - len(ids))
-    most = length - 1 + settings.max_tokens
-    room = min(length - 1 + CACHE_LENGTH, most)
-    width = settings.beam_size or settings.samples
-    caches = _read_prompts(models, width, room, generator.ensemble.params, table[:, :-1])
-    limits, last_tokens = jnp.asarray(limits), jnp.asarray(table[:, -1])
-    if settings.beam_size:
-        state = start(generator.search, caches, limits, settings.max_tokens, last_tokens)
-    else:
-        keys = np.resize(np.asarray(numbers, np.uint32), rows)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
-        choice = Choice(
-            temperature=jnp.float32(settings.temperature),
-            top_k=jnp.int32(settings.top_k),
-            top_p=jnp.float32(settings.top_p),
-            end=jnp.int32(-1 if generator.lines else EOS),
-        )
-        state = start_sampling(
-            choice, caches, limits, settings.max_tokens, width, last_tokens, keys
-        )
-    return state, most
+        limits[row] = min(generator.settings.max_tokens, last - len(ids) + 1)
+    return table, limits
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

@@ -5,6 +5,7 @@ depends on the sentence's key alone, not on its neighbours.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,14 @@ from flax import struct
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from transformer.decoding.search import Cache, Reorder, SearchResult, Step, text_alone
+from transformer.decoding.search import (
+    Cache,
+    Reorder,
+    SearchResult,
+    Step,
+    text_alone,
+    until_paused,
+)
 
 
 @struct.dataclass
@@ -91,11 +99,7 @@ class Sampling:
     def proceed(
         self, step: Step, reorder: Reorder, state: SamplingState, position, remaining
     ) -> SamplingState:
-        return jax.lax.while_loop(
-            lambda state: (state.position < position) & (jnp.sum(~state.done) > remaining),
-            lambda state: draw(step, state),
-            state,
-        )
+        return until_paused(partial(draw, step), state, position, remaining)
 
     def finish(self, state: SamplingState) -> SearchResult:
         return SearchResult(state.open, state.log_probs)

@@ -11,7 +11,7 @@ A search is a value that goes `start -> proceed -> ... -> finish`; `search` does
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from transformer.model.batch import BOS, EOS, PAD
 Cache = Any
 Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"], Cache]]
 Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
+State = TypeVar("State")
 IMPOSSIBLE = -1e9
 
 
@@ -58,7 +59,7 @@ class SearchState:
 class SearchResult:
     """Hypotheses, best first: tokens [B, W, L] with EOS, then PAD; normalised scores [B, W].
 
-    A sentence whose hypotheses all reached the limit without an end gets its open ones.
+    Those that reached the limit without an end come behind all that ended.
     """
 
     tokens: Array
@@ -66,14 +67,21 @@ class SearchResult:
 
 
 def search(
-    config: DecodeConfig, step: Step, reorder: Reorder, cache: Cache, limits: Array, max_length: int
+    config: DecodeConfig,
+    step: Step,
+    reorder: Reorder,
+    cache: Cache,
+    limits: Int[Array, "B"],
+    max_length: int,
+    wanted: int = 1,
 ) -> SearchResult:
     """Beam search, or greedy search with beam_size 1, until every sentence is done.
 
-    `cache` has beam_size rows a sentence, together; `limits` [B] are at most `max_length`.
+    `cache` has beam_size rows a sentence, together; `limits` are at most `max_length`. The search
+    goes on until no open hypothesis can be one of the `wanted` best.
     """
     state = start(config, cache, limits, max_length)
-    return finish(config, proceed(config, step, reorder, state, max_length))
+    return finish(config, proceed(config, step, reorder, state, max_length, wanted=wanted))
 
 
 def start(
@@ -110,17 +118,30 @@ def proceed(
     state: SearchState,
     position: Int[Array, ""] | int,
     remaining: int = 0,
+    wanted: int = 1,
 ) -> SearchState:
-    """The search `position` tokens from its start, or with `remaining` sentences not yet done."""
-    choose = advance_greedily if config.beam_size == 1 else partial(advance, reorder=reorder)
+    """The search `position` tokens from its start, or with `remaining` sentences not yet done; a
+    sentence is done when its `wanted` best hypotheses are known."""
+    if config.beam_size == 1:
+        return until_paused(partial(advance_greedily, config, step), state, position, remaining)
+    choose = partial(advance, config, step, reorder=reorder, wanted=wanted)
+    return until_paused(choose, state, position, remaining)
+
+
+def until_paused(
+    choose: Callable[[State], State], state: State, position: Int[Array, ""] | int, remaining: int
+) -> State:
+    """Chooses one token after the other, as long as `proceed` says."""
     return jax.lax.while_loop(
         lambda state: (state.position < position) & (jnp.sum(~state.done) > remaining),
-        lambda state: choose(config, step, state),
+        choose,
         state,
     )
 
 
-def advance(config: DecodeConfig, step: Step, state: SearchState, reorder: Reorder) -> SearchState:
+def advance(
+    config: DecodeConfig, step: Step, state: SearchState, reorder: Reorder, wanted: int = 1
+) -> SearchState:
     """Beam search by one token: the best hypotheses go on, and those among them with EOS end."""
     batch, beam = state.last.shape
     logits, cache = _next_logits(step, state)
@@ -136,6 +157,7 @@ def advance(config: DecodeConfig, step: Step, state: SearchState, reorder: Reord
     return _moved_on(
         config,
         state,
+        wanted,
         last=jnp.take_along_axis(tokens, chosen, 1),
         open=jnp.take_along_axis(sequences, chosen[..., None], 1),
         log_probs=open_log_probs,
@@ -156,6 +178,7 @@ def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> Se
     return _moved_on(
         config,
         state,
+        wanted=1,
         last=token,
         open=sequence,
         log_probs=jnp.where(ends, IMPOSSIBLE, total),
@@ -230,7 +253,7 @@ def _keep_ended(
     return jnp.take_along_axis(all_sequences, index[..., None], 1), best
 
 
-def _moved_on(config: DecodeConfig, state: SearchState, **changes: Any) -> SearchState:
+def _moved_on(config: DecodeConfig, state: SearchState, wanted: int, **changes: Any) -> SearchState:
     """The next state; whatever has been found for a sentence that is done stays as it is."""
     cache = changes.pop("cache")
     kept = {
@@ -238,7 +261,7 @@ def _moved_on(config: DecodeConfig, state: SearchState, **changes: Any) -> Searc
         for name, new in changes.items()
     }
     new = state.replace(position=state.position + 1, cache=cache, **kept)
-    return new.replace(done=state.done | is_done(config, new))
+    return new.replace(done=state.done | is_done(config, new, wanted))
 
 
 def normalise(config: DecodeConfig, log_prob: Array, length: Array) -> Array:
@@ -248,7 +271,7 @@ def normalise(config: DecodeConfig, log_prob: Array, length: Array) -> Array:
     return log_prob / penalty**config.alpha
 
 
-def is_done(config: DecodeConfig, state: SearchState) -> Bool[Array, "B"]:
+def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array, "B"]:
     """Whether each sentence can stop (`decode.stop`), or has reached its limit."""
     at_limit = state.position >= state.limits
     if config.stop == "full":
@@ -256,27 +279,39 @@ def is_done(config: DecodeConfig, state: SearchState) -> Bool[Array, "B"]:
     # Log-probabilities only fall and the penalty only grows, so no open hypothesis can score
     # more than its present log-probability at the longest length.
     bound = normalise(config, state.log_probs.max(1), state.limits)
-    return at_limit | (state.scores[:, 0] >= bound)
+    return at_limit | (state.scores[:, wanted - 1] >= bound)
 
 
 def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
-    """The ended hypotheses, best first; the open ones where a sentence has none that ended."""
-    none_ended = state.scores[:, :1] < IMPOSSIBLE / 2
+    """The ended hypotheses, best first; behind them the open ones that have reached the limit."""
+    beam = state.scores.shape[1]
+    is_whole = (state.open != PAD).sum(-1) >= state.limits[:, None]
     open_scores = normalise(config, state.log_probs, state.limits[:, None])
+    is_possible = is_whole & (state.log_probs > IMPOSSIBLE / 2)
+    open_scores = jnp.where(is_possible, open_scores, IMPOSSIBLE)
+    is_missing = state.scores < IMPOSSIBLE / 2
+    order = jnp.concatenate([2 * is_missing, jnp.ones_like(is_missing, jnp.int32)], axis=1)
+    chosen = jnp.argsort(order, axis=1, stable=True)[:, :beam]
+    tokens = jnp.concatenate([state.ended, state.open], axis=1)
+    scores = jnp.concatenate([state.scores, open_scores], axis=1)
     return SearchResult(
-        tokens=jnp.where(none_ended[..., None], state.open, state.ended),
-        scores=jnp.where(none_ended, open_scores, state.scores),
+        tokens=jnp.take_along_axis(tokens, chosen[..., None], axis=1),
+        scores=jnp.take_along_axis(scores, chosen, axis=1),
     )
 
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """Beam search, or greedy search, as a way to advance a search state (`Sampling` is another)."""
+    """Beam search, or greedy search, as a way to advance a search state (`Sampling` is another).
+
+    `wanted` of the hypotheses are asked for, the best ones.
+    """
 
     settings: DecodeConfig
+    wanted: int = 1
 
     def proceed(self, step: Step, reorder: Reorder, state, position, remaining) -> SearchState:
-        return proceed(self.settings, step, reorder, state, position, remaining)
+        return proceed(self.settings, step, reorder, state, position, remaining, self.wanted)
 
     def finish(self, state: SearchState) -> SearchResult:
         return finish(self.settings, state)

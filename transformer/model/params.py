@@ -4,7 +4,6 @@ The shapes follow flax.linen's attention ([D, H, K] and [H, K, D]). Layers of a 
 on a leading axis N. A weight that the configuration does without is None.
 """
 
-import dataclasses
 import math
 from operator import itemgetter
 from typing import NamedTuple
@@ -91,7 +90,7 @@ class Embedding:
 
 @struct.dataclass
 class Classifier:
-    """w [D, V], b [V]: from the mean of the encoder's states to classes."""
+    """w [D, C + 1], b [C + 1]: from the mean of the encoder's states to C classes; 0 is PAD."""
 
     w: Array
     b: Array
@@ -200,15 +199,9 @@ def _init_stack(config: ModelConfig, count: int, key: Array, has_memory: bool) -
 
 
 def _init_classifier(config: ModelConfig, key: Array) -> Classifier:
-    width, classes = config.d_model, config.target_vocab_size
-    weight = _glorot(jax.random.fold_in(key, 3), (width, classes), width, classes)
-    return Classifier(weight, jnp.zeros(classes))
-
-
-def with_classes_of(config: ModelConfig, earlier: ModelConfig) -> ModelConfig:
-    """The same model with an earlier one's classes, or none if that predicted tokens."""
-    size = earlier.target_vocab_size
-    return dataclasses.replace(config, classes=earlier.classes, target_vocab_size=size)
+    width, labels = config.d_model, config.classes + 1
+    weight = _glorot(jax.random.fold_in(key, 3), (width, labels), width, labels)
+    return Classifier(weight, jnp.zeros(labels))
 
 
 def with_classifier(params: Params, classifier: Classifier) -> Params:

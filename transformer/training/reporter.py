@@ -23,7 +23,10 @@ SUMS = (*(field.name for field in fields(LossSums)), "gradient_norm", "updates")
 
 
 class Reporter:
-    """Adds up the sums of updates and reports their means every `log_every` updates."""
+    """Adds up the sums of updates and reports their means every `log_every` updates.
+
+    What is counted, in sums and in tokens/s, is what is predicted: target tokens, blanks, labels.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,8 @@ class Reporter:
         """
         self.settings, self.clock = config.train, clock
         self.learning_rate, self.epoch = learning_rate, epoch
-        self.guessing = math.log(config.model.target_vocab_size)
+        self.unit = config.model.unit
+        self.guessing = math.log(config.model.classes or config.model.target_vocab_size)
         self.warmed_up = config.optimizer.warmup_steps
         self.warning: str | None = None
         self._write = write
@@ -94,8 +98,8 @@ class Reporter:
         }
         epoch = self.epoch(step)
         line = (
-            f"epoch {epoch:.1f}  loss {values['loss']:.3f} nats/token  "
-            f"perplexity {values['perplexity']:.1f}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"epoch {epoch:.1f}  loss {values['loss']:.3f} nats/{self.unit}  perplexity "
+            f"{values['perplexity']:.1f}  {values['tokens_per_second']:,.0f} {self.unit}s/s  "
             f"learning rate {values['learning_rate']:.1e}"
         )
         if self.bar.disable and self._write:
@@ -115,7 +119,7 @@ class Reporter:
         before, self.warning = self.warning, None
         if nll > self.guessing * (1 if step > self.warmed_up else NEW_MODEL):
             self.warning = (
-                f"warning: training has diverged: {nll:.3g} nats/token, where guessing has "
+                f"warning: training has diverged: {nll:.3g} nats/{self.unit}, where guessing has "
                 f"{self.guessing:.1f}; lower optimizer.scale, lengthen optimizer.warmup_steps or "
                 "set optimizer.clip_norm"
             )
@@ -125,8 +129,8 @@ class Reporter:
     def validation(self, step: int, scores: Mapping[str, float], loss_error: float) -> None:
         """Says and writes how well the model does on text that it does not learn from."""
         line = (
-            f"update {step:,}: validation loss {scores['loss']:.3f} nats/token (standard error "
-            f"{loss_error:.3f}), perplexity {scores['perplexity']:.2f}, accuracy "
+            f"update {step:,}: validation loss {scores['loss']:.3f} nats/{self.unit} (standard "
+            f"error {loss_error:.3f}), perplexity {scores['perplexity']:.2f}, accuracy "
             f"{scores['accuracy']:.1%}"
         )
         self.say(line + (f", BLEU {scores['bleu']:.1f}" if "bleu" in scores else ""))

@@ -45,39 +45,43 @@ class Losses:
 
     @property
     def scores(self) -> dict[str, float]:
-        """By name."""
+        """Loss in nats a token, perplexity and accuracy: what a checkpoint may be chosen by."""
         loss = self.loss[0]
         return {"loss": loss, "perplexity": perplexity(loss), "accuracy": self.accuracy[0]}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score with its 95 % interval, sentences being drawn anew."""
+    """A score with its 95 % interval, sentences being drawn anew; None where nothing says how sure
+    it is: there is one sentence, or all are alike."""
 
     name: str
     value: float
-    low: float
-    high: float
+    interval: tuple[float, float] | None
 
     def __str__(self) -> str:
-        low, high = f"{self.low:.4g}", f"{self.high:.4g}"
-        return f"{self.name} {self.value:.4g}  (95 % interval {low} to {high})"
+        if self.interval is None:
+            return f"{self.name} {self.value:.4g}  (no interval: one sentence, or all alike)"
+        low, high = self.interval
+        return f"{self.name} {self.value:.4g}  (95 % interval {low:.4g} to {high:.4g})"
 
 
-def estimates(losses: Losses, num_bytes: int | None = None) -> list[Estimate]:
+def estimates(losses: Losses, unit: str = "token", num_bytes: int | None = None) -> list[Estimate]:
     """Loss and what follows from it, and accuracy; bits a byte of text that has so many bytes."""
     (mean, error), (share, share_error) = losses.loss, losses.accuracy
-    nats = np.array([mean, mean - Z * error, mean + Z * error])
+    nats = mean + Z * error * np.array([0, -1, 1])
     found = {
-        "nats/token": nats,
-        "bits/token": nats / math.log(2),
+        f"nats/{unit}": nats,
+        f"bits/{unit}": nats / math.log(2),
         "perplexity": np.array([perplexity(value) for value in nats]),
     }
     if num_bytes:
         found["bits/byte"] = nats / math.log(2) * losses.tokens.sum() / num_bytes
-    shares = np.array([share, share - Z * share_error, share + Z * share_error])
-    found["accuracy"] = np.clip(shares, 0, 1)
-    return [Estimate(name, *map(float, values)) for name, values in found.items()]
+    found["accuracy"] = np.clip(share + Z * share_error * np.array([0, -1, 1]), 0, 1)
+    return [
+        Estimate(name, float(value), (float(low), float(high)) if low < high else None)
+        for name, (value, low, high) in found.items()
+    ]
 
 
 def perplexity(nats: float) -> float:
@@ -85,7 +89,8 @@ def perplexity(nats: float) -> float:
 
 
 def ratio(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """The sum of `values` over that of `counts`, and its standard error, sentences being drawn.
+    """The sum of `values` over that of `counts`, and its standard error, sentences being drawn; 0
+    of one sentence.
 
     The error of a ratio of two sums by linearisation (Cochran, 1977, Sampling Techniques, 2.11).
     """
