@@ -13,6 +13,7 @@ import importlib
 import platform
 import pydoc
 import pydoc_data.topics
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ MODULES = (
     "argparse", "asyncio", "collections", "concurrent.futures", "configparser", "contextlib",
     "csv", "dataclasses", "datetime", "decimal", "difflib", "email", "enum", "fractions",
     "functools", "heapq", "http.client", "inspect", "io", "ipaddress", "itertools", "json",
-    "logging", "math", "multiprocessing", "os", "pathlib", "pickle", "random", "re", "shutil",
+    "logging", "math", "multiprocessing", "os.path", "pathlib", "pickle", "random", "re", "shutil",
     "socket", "sqlite3", "ssl", "statistics", "string", "subprocess", "tarfile", "tempfile",
     "threading", "tkinter", "tokenize", "turtle", "typing", "unittest", "urllib.parse",
     "urllib.request", "uuid", "xml.dom.minidom", "zipfile",
@@ -55,9 +56,10 @@ def main(words: list[str]) -> None:
 
 
 def descriptions() -> list[str]:
-    """What help() says of each module."""
+    """What help() says of each module, without addresses in memory."""
     modules = [importlib.import_module(name) for name in MODULES]
-    return [pydoc.plain(pydoc.render_doc(module, renderer=pydoc.plaintext)) for module in modules]
+    texts = [pydoc.plain(pydoc.render_doc(module, renderer=pydoc.plaintext)) for module in modules]
+    return [re.sub(r"0x[0-9a-f]{6,}", "0x...", text) for text in texts]
 
 
 if __name__ == "__main__":
