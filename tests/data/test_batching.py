@@ -173,6 +173,31 @@ def test_an_encoder_alone_gets_other_blanks_in_every_epoch_and_the_same_on_resum
     assert np.array_equal(resumed.source, second.source)
 
 
+def test_blanks_depend_on_seed_epoch_and_batch_alone():
+    """Eight times the same sentence, in two batches an epoch: only chance can tell them apart."""
+    config = Config(
+        model=ModelConfig(decoder_layers=0, source_vocab_size=30),
+        data=DataConfig(target="", num_buckets=1, batch_tokens=256),
+    )
+    texts = token_pairs([40] * 8, [0] * 8)
+    ids = np.tile(np.append(np.arange(4, 24), np.arange(4, 25)), 8)
+    ids[40::41] = EOS
+    none = {"target_ids": np.zeros(0, int), "target_offsets": np.zeros(9, int)}
+    texts = replace(texts, source_ids=ids, **none)
+    plan, arrange = make_plan(texts, config.data, 1), arrangement(config)
+    assert plan.batches_per_epoch == 2
+
+    def asked(seed, epoch, number):
+        batch, _ = next(batches(texts, plan, seed, Position(epoch, number), arrange))
+        return batch.target_out.tobytes()
+
+    moments = list(itertools.product((0, 1), repeat=3))
+    assert len({asked(*moment) for moment in moments}) == len(moments)
+    stream = batches(texts, plan, 1, Position(), arrange)
+    going_on = [batch.target_out.tobytes() for batch, _ in itertools.islice(stream, 4)]
+    assert going_on == [asked(1, *moment) for moment in itertools.product((0, 1), repeat=2)]
+
+
 def test_a_classifier_reads_sentences_and_predicts_their_classes():
     config = Config(
         model=ModelConfig(decoder_layers=0),

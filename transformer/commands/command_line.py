@@ -28,7 +28,7 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train a translator or a language model. The same command on its run folder resumes it."""
+    """Train a model, of whatever kind its config is. The same command resumes it."""
 
     config_file: tyro.conf.Positional[Path]
     """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""

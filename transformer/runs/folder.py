@@ -2,10 +2,12 @@
 
 runs/NAME/
     config.json            every setting of the run
-    tokenizer/             SentencePiece models: source.model, and target.model if it differs
+    tokenizer/             SentencePiece models: source.model, and target.model if it differs; the
+                           classes of a classifier: labels.json
     checkpoints/STEP/      params, optimizer, progress and digests (checkpoints.py)
     damaged/               checkpoints in which something was not what was saved
-    metrics.jsonl          one line a report
+    metrics.jsonl          one line a report; tensorboard/ has the same
+    profile/               what `--profile` saw
     eval/                  translations and scores of test sets
     lock                   held by the train.py that is at work
 """

@@ -1,1 +1,1 @@
-"""Section 5 of the paper: loss, optimizer, update, devices, loop, progress."""
+"""Section 5 of the paper: loss, optimizer, update, devices, loop, validation, reports."""
