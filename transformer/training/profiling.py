@@ -16,8 +16,9 @@ BEFORE, PROFILED = 50, 10
 def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
     """The same stream of batches; while some of the first are worked on, JAX's profiler watches.
 
-    Says where the profile is; if training ends meanwhile, it has what there was.
+    Says of which and where; if training ends meanwhile, the profile has what there was.
     """
+    print(f"profile     of updates {BEFORE + 1} to {BEFORE + PROFILED} from here on, in {folder}")
     yield from islice(stream, BEFORE)
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # every call of a Python function would hide what counts
