@@ -42,6 +42,7 @@ def main(words: list[str]) -> None:
         generator = make_generator(config, settings, params, tokenizers)
         answers = partial(texts, generator)
 
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty():
         one_text = settings.samples == 1 and not (settings.beam_size or settings.log_probs)
         for number, line in enumerate(typed_lines(language)):
@@ -53,7 +54,6 @@ def main(words: list[str]) -> None:
                 print(*answers([line], number), sep="\n")
         return
 
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     lines, size = read_lines(sys.stdin.buffer), 16 * config.decode.batch_sentences
     for first in count(step=size):
         if not (block := list(islice(lines, size))):

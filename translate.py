@@ -36,12 +36,12 @@ def main(words: list[str]) -> None:
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,
     )
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty():
         for sentence in typed_lines(config.data.source):
             print(*translator([sentence]))
         return
 
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     lines = read_lines(sys.stdin.buffer)
     while block := list(islice(lines, 16 * config.decode.batch_sentences)):
         for translation in translator(block):

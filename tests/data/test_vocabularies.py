@@ -145,7 +145,7 @@ def test_classes_are_saved_and_are_part_of_the_identity(tmp_path, bytewise):
         load_tokenizers(tmp_path, data)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", "[" * 10_000, "\xff"])
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "[" * 10_000, "\xff", '["\\ud800"]'])
 def test_damaged_classes_are_a_sentence(tmp_path, bytewise, content):
     save_tokenizers(Tokenizers(bytewise, Labels(("a", "b"))), tmp_path)
     (tmp_path / "labels.json").write_bytes(content.encode("latin-1"))

@@ -1,5 +1,6 @@
 """Text from standard input: lines of a file or a pipe, or what somebody types."""
 
+import sys
 from collections.abc import Iterator
 
 from transformer.errors import UserError
@@ -18,11 +19,16 @@ def read_lines(stream) -> Iterator[str]:
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
-    """Asks for lines until the end of input (Ctrl-D) or Ctrl-C."""
+    """Asks for lines until the end of input (Ctrl-D) or Ctrl-C. They are UTF-8, whatever the
+    locale says; one that is not is asked for again."""
     while True:
         try:
-            line = input(f"{prompt}> ")
+            typed = input(f"{prompt}> ")
+            line = typed.encode(sys.stdin.encoding, "surrogateescape").decode("utf-8")
         except (EOFError, KeyboardInterrupt):
             print()
             return
-        yield line
+        except UnicodeError:
+            print("this line is not UTF-8: type it again", file=sys.stderr)
+        else:
+            yield line

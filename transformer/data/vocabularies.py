@@ -141,6 +141,7 @@ def _load_labels(path: Path) -> Labels:
         names = json.loads(path.read_bytes())
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("it holds no list of names")
+        "".join(names).encode()  # half a character is no text
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read the classes in {path}: {error}") from error
     return Labels(tuple(names))
