@@ -78,6 +78,8 @@ def guesses(
     config: Config, settings: GenerateConfig, params, tokenizers, lines: list[str], first: int
 ) -> list[str]:
     """What an encoder makes of the lines: for each blank the likeliest words, or classes."""
+    import warnings
+
     from transformer.decoding.blanks import classify, fill_in
 
     def shown(found) -> str:
@@ -86,6 +88,9 @@ def guesses(
     if config.model.classes:
         return list(map(shown, classify(config, params, tokenizers, lines, settings.words)))
     found = fill_in(config, params, tokenizers, lines, settings.words)
+    for number, (line, blanks) in enumerate(zip(lines, found), start=first + 1):
+        if line and not blanks:
+            warnings.warn(f"line {number:,} has no blank (two underscores: __)", stacklevel=1)
     return ["\t".join(map(shown, blanks)) for blanks in found]
 
 

@@ -83,6 +83,8 @@ def train(command: TrainCommand) -> None:
         resuming = has_checkpoints(folder)
         tuning = bool(command.from_run) and not resuming
         home = folder if resuming or not first else command.from_run
+        if not first and not resuming:  # the first process has saved what may be new
+            config = replace(config, data=replace(config.data, vocabulary=""))
         tokenizers = (
             load_tokenizers(home / "tokenizer", config.data)
             if home
@@ -148,7 +150,8 @@ def train(command: TrainCommand) -> None:
         f"data        {len(pairs):,} {'pairs' if translates else 'texts'} "
         f"({plan.left_out:,} left out), {plan.batches_per_epoch:,} updates an epoch, "
         f"{len(plan.buckets)} batch shapes, {plan.padding:.0%} padding\n"
-        f"updates     {step:,} of {config.train.steps:,} done, each on about "
+        + (f"classes     {', '.join(tokenizers.target.names)}\n" if config.model.classes else "")
+        + f"updates     {step:,} of {config.train.steps:,} done, each on about "
         f"{plan.target_tokens(pairs) / plan.batches_per_epoch:,.0f} tokens"
     )
 
@@ -174,6 +177,7 @@ def train(command: TrainCommand) -> None:
     def validate(state) -> dict[str, float]:
         held_out_batches = one_epoch(config, held_out, held_out_plan)
         losses = losses_of(sentence_sums, state.params, held_out_batches)
+        reporter.check("validation loss", int(state.step), losses.loss[0])
         scores, outputs = losses.scores, []
         if translates:
             params = sharding.local_copy(state.params)

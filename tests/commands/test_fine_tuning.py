@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from small_run import run, start
+from small_run import family_words, run, start
 from test_processes import outputs, start_two
 from test_resume import assert_same_end, updating
 
@@ -89,6 +89,15 @@ def test_two_processes_begin_with_the_other_runs_weights(config, undisturbed, tm
     assert [process.returncode for process in both] == [0, 0], said
     for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "best"), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_two_processes_tune_a_classifier(config, family, tmp_path):
+    """Its classes are new, so its vocabulary is not the other run's."""
+    words = [config, *family_words(config.parent, "classes")[:6], "--data.target="]
+    words += ["--data.label-column", 2, "--train.best-by", "accuracy", "--train.steps", 2]
+    both = start_two(*words, "--run", tmp_path / "tuned", "--from", family("masked"))
+    said = outputs(both)
+    assert [process.returncode for process in both] == [0, 0], said
 
 
 def test_it_averages_as_many_checkpoints_as_the_other_run_does(config, undisturbed, tmp_path):

@@ -26,6 +26,13 @@ def test_fifteen_of_a_hundred_tokens_are_asked_for_and_one_at_least(batch):
     np.testing.assert_array_equal((blanks.target_out != PAD).sum(1), expected)
 
 
+def test_what_is_unknown_already_is_not_asked_for():
+    source = np.full((100, 20), UNK, np.int32)
+    source[:, -2:] = [7, EOS]
+    blanks = masked(source, VOCABULARY, np.random.default_rng(0))
+    assert (blanks.target_out[:, -2] == 7).all() and (blanks.target_out != PAD).sum() == 100
+
+
 def test_what_is_asked_for_is_what_stood_there_and_nothing_else_has_changed(batch):
     source, blanks = batch
     asked = blanks.target_out != PAD

@@ -117,6 +117,15 @@ def test_a_large_corpus_is_sampled_evenly(monkeypatch):
     assert limited.decode(limited.encode(SENTENCES[:1])) == SENTENCES[:1]
 
 
+def test_long_lines_are_learned_from_too():
+    """SentencePiece leaves out what is above 4,192 bytes, if it is not told otherwise."""
+    book = " ".join(SENTENCES * 8) + " qxz"
+    assert len(book) > 5_000
+    tokenizer = train_tokenizer([book, "a dog"], "char", 80)
+    assert UNK not in tokenizer.encode(["qxz"])[0]
+    assert train_tokenizer([book], "unigram", 45).vocab_size == 45
+
+
 def test_a_large_alphabet_leaves_out_its_rarest_characters(monkeypatch):
     rare = [*(SENTENCES * 40), "ß"]
     assert UNK not in train_tokenizer(rare, "char", 80, False).encode(["ß"])[0]

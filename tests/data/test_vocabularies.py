@@ -1,5 +1,6 @@
 """The vocabularies of a run: shared, separate, of one side, or of text and classes."""
 
+import itertools
 import json
 
 import pytest
@@ -127,6 +128,17 @@ def test_classes_are_those_of_the_training_data_in_alphabetical_order(labelled):
     assert labels.vocab_size == 4  # PAD is no class
     with pytest.raises(UserError, match=r"'big' is not among .*: no animal, tame, wild$"):
         labels.rows(["wild", "big"])
+
+
+def test_a_run_that_is_begun_anew_keeps_nothing_of_the_vocabularies_before(tmp_path, bytewise):
+    """It has no checkpoint yet, so it may become another kind of model."""
+    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    kinds = [(bytewise, Labels(("a", "b"))), (bytewise, bytewise), (bytewise, other)]
+    for before, after in itertools.permutations([Tokenizers(*kind) for kind in kinds], 2):
+        save_tokenizers(before, tmp_path)
+        save_tokenizers(after, tmp_path)
+        data = DataConfig(vocabulary=after.identity[2])
+        assert load_tokenizers(tmp_path, data) == after
 
 
 def test_one_class_is_none(labelled):

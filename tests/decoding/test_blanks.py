@@ -9,7 +9,6 @@ from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
 from transformer.decoding.blanks import classify, fill_in, with_blanks
-from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 
@@ -76,11 +75,19 @@ def test_classes_are_named_with_their_probabilities(masked_model, small_model, r
     assert guesses[0].word == ("yes" if logits[2] > logits[1] else "no")
 
 
-def test_a_text_too_long_for_learned_positions_is_refused(masked_model, small_model, random_params):
+def test_a_text_too_long_for_learned_positions_is_cut_with_a_warning(
+    masked_model, small_model, random_params
+):
     tokenizers = masked_model[2]
-    size = tokenizers.source.vocab_size
     model = small_model(
-        decoder_layers=0, source_vocab_size=size, positions="learned", max_positions=9
+        decoder_layers=0,
+        source_vocab_size=tokenizers.source.vocab_size,
+        positions="learned",
+        max_positions=9,
     )
-    with pytest.raises(UserError, match=r"too long for a model of model.max_positions \(9\)"):
-        fill_in(Config(model=model), random_params(model), tokenizers, ["the __ sleeps " * 5], 3)
+    config, params = Config(model=model), random_params(model)
+    with pytest.warns(UserWarning, match=r"was cut after 8 \("):
+        found = fill_in(config, params, tokenizers, ["the __ sleeps " * 5, "a __"], 3)
+    assert [len(blanks) for blanks in found] == [1, 1]  # of five blanks one is among the first 8
+    [alone] = fill_in(config, params, tokenizers, ["a __"], 3)
+    assert [guess.word for guess in alone[0]] == [guess.word for guess in found[1][0]]

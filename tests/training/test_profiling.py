@@ -4,6 +4,7 @@ import json
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from transformer.training.profiling import BEFORE, PROFILED, profiled
 
@@ -30,6 +31,13 @@ def test_training_that_ends_within_leaves_what_there_is(tmp_path):
         work(next(stream))
     stream.close()
     assert updates(tmp_path) == [*range(BEFORE, BEFORE + 3)]
+
+
+def test_a_place_that_cannot_be_written_to_ends_no_training(tmp_path):
+    (tmp_path / "profile").write_text("not a folder")
+    with pytest.warns(UserWarning, match=f"no profile in {tmp_path / 'profile'}: "):
+        seen = [item for item in profiled(iter(range(70)), tmp_path / "profile") if work(item) or 1]
+    assert seen == list(range(70))
 
 
 def updates(folder) -> list[int]:

@@ -57,7 +57,7 @@ def test_means_are_sums_over_tokens_not_means_of_means(reporter, written, capsys
     assert line["epoch"] == 0.2
     assert line["tokens_per_second"] > 0
     shown = capsys.readouterr().out
-    for word in ("update 2/10", "loss 1.000 nats/token", "perplexity 20.1", "tokens/s", "left"):
+    for word in ("update 2/10", "loss 1.000 nats/token", "perplexity 20.09", "tokens/s", "left"):
         assert word in shown
 
 
@@ -79,6 +79,8 @@ def test_a_loss_that_is_not_a_number_is_an_error_that_names_the_update(reporter,
     writer.update(6, told(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
     with pytest.raises(UserError, match="update 7 .*warmup_steps"):
         writer.update(7, told(loss=loss, nll=1.0, correct=0.0, tokens=1.0))
+    with pytest.raises(UserError, match="the validation loss of update 8 is (nan|inf).*scale"):
+        writer.check("validation loss", 8, loss)
 
 
 def test_a_validation_is_one_more_line(reporter, written):

@@ -64,7 +64,8 @@ class EvalCommand:
     split: Literal["test", "validation"] = "test"
     """Which of the run's data sets to score."""
     test_files: tuple[str, ...] = ()
-    """Another test set: source file and reference file, or one .tsv file."""
+    """Another test set: source file and reference file, the file of the one side there is, or one
+    .tsv file."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 
@@ -138,17 +139,26 @@ def _check_taken_over(command: TrainCommand, run: Path, taken_over: Config) -> N
     """Raises UserError where the command contradicts what --from takes over."""
     if run.absolute() == command.from_run.absolute():
         raise UserError(f"--from {run} is the run folder itself: name a new one with --run")
+    model, data = command.settings.model, command.settings.data
+    if (model.encoder_layers > 0, model.decoder_layers > 0) != (data.source > "", data.target > ""):
+        raise UserError(
+            f"{command.from_run} is another kind of model than this config's data are for: with "
+            f"its {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, set "
+            "data.source and data.target to a language where there are layers and to '' where "
+            "there are none"
+        )
     for name in differing_fields(taken_over, command.settings):
         if name.removeprefix("data.") in VOCABULARY_SETTINGS:
             raise UserError(f"{name} is taken over from {command.from_run}: leave the setting out")
 
 
 def _word_after(option: str, words: list[str]) -> str | None:
-    """The value of an option, which the defaults of others depend on."""
+    """The last value of an option, which the defaults of others depend on."""
+    value = None
     for word, following in zip(words, [*words[1:], None]):
         if word.partition("=")[0] == option:
-            return word.partition("=")[2] or following
-    return None
+            value = word.partition("=")[2] or following
+    return value
 
 
 def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:

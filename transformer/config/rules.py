@@ -86,6 +86,11 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             f"must be at least data.max_length ({data.max_length}) with model.positions learned",
         ),
         (
+            "data.shared_vocabulary",
+            data.shared_vocabulary or not one_side,
+            "must be on with one side: there is one vocabulary",
+        ),
+        (
             "model.tying (all)",
             model.tying != "all" or data.shared_vocabulary,
             "needs data.shared_vocabulary; with two vocabularies set model.tying to target or none",
@@ -94,11 +99,6 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             "model.tying (target)",
             model.tying != "target" or not one_side,
             "needs an encoder and a decoder; with one of them set model.tying to all or none",
-        ),
-        (
-            "data.shared_vocabulary",
-            data.shared_vocabulary or not one_side,
-            "must be on with one side: there is one vocabulary",
         ),
         (
             "data.windows",

@@ -22,6 +22,8 @@ class Limit:
 
     def refusal(self, value: float) -> str | None:
         """The rule that `value` breaks, or None."""
+        if value != value:
+            return "must be a number"
         if value < self.lowest or (self.above and value == self.lowest):
             return f"must be {'above' if self.above else 'at least'} {self.lowest}"
         if value > self.highest:
@@ -262,7 +264,7 @@ class GenerateConfig:
     """Most tokens that are added to a text."""
     samples: BeamSize = 1
     """Continuations of each text, drawn from the model's probabilities."""
-    temperature: Number = 1.0
+    temperature: Annotated[float, Limit(0, highest=1000)] = 1.0
     """What logits are divided by: below 1 likely tokens become likelier; 0: the likeliest alone."""
     top_k: Count = 0
     """Draw among so many of the likeliest tokens; 0: among all."""

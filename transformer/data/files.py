@@ -133,6 +133,10 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
                 "tabs"
             )
         texts = [columns[column - 1] for column in chosen]
+        if data.label_column:
+            texts[1] = texts[1].strip()
+            if not texts[1]:
+                raise UserError(f"{path}, line {number}: column {data.label_column} has no class")
         yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
 
 

@@ -18,9 +18,9 @@ def masked(
     """The sentences with some tokens replaced, and what stood there: PAD where nothing is asked.
 
     The mask is UNK, which every vocabulary has: to the model, a word that it cannot read and one
-    that it must not see are the same. EOS is never chosen.
+    that it must not see are the same. EOS and what is UNK already are never chosen.
     """
-    text = (source != PAD) & (source != EOS)
+    text = (source != PAD) & (source != EOS) & (source != UNK)
     wanted = np.maximum(np.round(CHOSEN * text.sum(1)), 1)
     order = np.where(text, generator.random(source.shape), 2).argsort(1).argsort(1)
     chosen = text & (order < wanted[:, None])

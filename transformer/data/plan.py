@@ -98,10 +98,11 @@ def plan_to_score(config: Config, pairs: TokenPairs, rows_multiple: int) -> Batc
     that are longer than what is trained on and than `decode.max_source_length`, or than learned
     positions reach."""
     longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
+    if longest < 2:
+        raise UserError(f"there is nothing to score: all {len(pairs)} sentences are empty")
     longest = min(longest, max(config.data.max_length, config.decode.max_source_length))
     if config.model.positions == "learned":
         longest = min(longest, config.model.max_positions)
-    longest = max(longest, 2)  # so that it is said when all sentences are empty
     tokens = max(config.data.batch_tokens // config.train.micro_batches, rows_multiple * longest)
     shapes = {"max_length": longest, "batch_tokens": tokens, "num_buckets": SHAPES_TO_SCORE}
     return make_plan(pairs, replace(config.data, **shapes), rows_multiple)

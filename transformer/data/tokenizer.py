@@ -18,6 +18,10 @@ from transformer.model.batch import BOS, EOS, PAD, UNK
 MAX_TRAINING_SENTENCES = 2_000_000
 """Sentences that a vocabulary is trained on; a larger corpus is sampled, to bound the memory."""
 
+LONGEST_LINE = 2**24
+"""Bytes of a line that a vocabulary is trained on; SentencePiece would leave out those above 4,192,
+such as paragraphs of a book."""
+
 LARGE_ALPHABET = 1_000
 """More characters than this are no alphabet: Chinese ones, or the strays of a web crawl."""
 
@@ -149,6 +153,7 @@ def train_tokenizer(
                 byte_fallback=byte_fallback,
                 normalization_rule_name=normalisation,
                 character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
+                max_sentence_length=LONGEST_LINE,
                 pad_id=PAD,
                 bos_id=BOS,
                 eos_id=EOS,

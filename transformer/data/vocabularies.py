@@ -36,9 +36,10 @@ class Labels:
         ids = {name: number for number, name in enumerate(self.names, start=1)}
         for label in labels:
             if label not in ids:
+                shown = ", ".join(self.names[:10]) + ", ..." * (len(self.names) > 10)
                 raise UserError(
-                    f"the class {label!r} is not among those of the training data: "
-                    + ", ".join(self.names)
+                    f"data.label_column: the class {label!r} is not among the {len(self.names)} of "
+                    f"the data that training began with: {shown}"
                 )
         return [[ids[label]] for label in labels]
 

@@ -1,6 +1,7 @@
 """What an encoder alone says of a text: the words in its blanks, or its class."""
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,6 @@ from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.translator import LENGTHS, last_position, round_up
-from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params
@@ -37,25 +37,29 @@ def fill_in(
 ) -> list[list[list[Guess]]]:
     """For each text, for each of its blanks, the `count` likeliest words or pieces of words.
 
-    Raises UserError for a text that is longer than the model reaches.
+    A text that is longer than `decode.max_source_length`, or than learned positions reach, is cut,
+    with a warning, and so are its blanks.
     """
     tokenizer = tokenizers.source
-    rows = [with_blanks(tokenizer, text) for text in texts]
+    asked = [with_blanks(tokenizer, text) for text in texts]
+    rows = [_fitting(config, ids) for ids, _ in asked]
     found = []
-    for (_, places), logits in zip(rows, logits_of(config, params, [ids for ids, _ in rows])):
+    for (_, places), row, logits in zip(asked, rows, logits_of(config, params, rows)):
         words = logits.copy()
         words[:, [PAD, BOS, EOS, UNK]] = -np.inf  # which are no words
-        found.append([_best(words[place], count, partial(_words, tokenizer)) for place in places])
+        seen = [place for place in places if place < len(row)]
+        found.append([_best(words[place], count, partial(_words, tokenizer)) for place in seen])
     return found
 
 
 def classify(
     config: Config, params: Params, tokenizers: Tokenizers, texts: Sequence[str], count: int
 ) -> list[list[Guess]]:
-    """For each text its `count` likeliest classes; PAD is none. Raises UserError as `fill_in`."""
+    """For each text its `count` likeliest classes; PAD is none. Texts are cut as by `fill_in`."""
     names = tokenizers.target.names
     found = []
-    for logits in logits_of(config, params, tokenizers.source.encode(list(texts))):
+    rows = [_fitting(config, ids) for ids in tokenizers.source.encode(list(texts))]
+    for logits in logits_of(config, params, rows):
         found.append(_best(logits[0, 1:], count, lambda ids: [names[id] for id in ids]))
     return found
 
@@ -92,22 +96,29 @@ def _best(
     return [Guess(word, float(probabilities[id])) for word, id in zip(name(chosen), chosen)]
 
 
+def _fitting(config: Config, ids: list[int]) -> list[int]:
+    """The tokens of a text, or as many as are read, EOS beside them."""
+    longest = min(last_position([config.model]) - 1, config.decode.max_source_length)
+    if len(ids) > longest:
+        warnings.warn(
+            f"a text of {len(ids):,} tokens was cut after {longest:,} "
+            "(decode.max_source_length or model.max_positions)",
+            stacklevel=4,
+        )
+    return ids[:longest]
+
+
 def logits_of(
     config: Config, params: Params, rows: Sequence[list[int]]
 ) -> Iterator[Float[np.ndarray, "T V"]]:
-    """The logits of each row of tokens, in batches of like shapes."""
-    longest = last_position([config.model])
-    for row in rows:
-        if len(row) >= longest:
-            raise UserError(
-                f"a text of {len(row):,} tokens is too long for a model of model.max_positions "
-                f"({longest}): shorten it"
-            )
+    """The logits of each row of tokens, which must not be too long, in batches of like shapes."""
     size = config.decode.batch_sentences
     for start in range(0, len(rows), size):
         batch = rows[start : start + size]
-        length = min(round_up(max(map(len, batch)) + 1, LENGTHS), longest)
-        source = pad_sources(batch, 1 << (len(batch) - 1).bit_length(), length)
+        length = round_up(max(map(len, batch)) + 1, LENGTHS)
+        source = pad_sources(
+            batch, 1 << (len(batch) - 1).bit_length(), min(length, last_position([config.model]))
+        )
         yield from np.asarray(_predicted(config.model, params, source))[: len(batch)]
 
 

@@ -48,12 +48,22 @@ class Generator:
     settings: GenerateConfig
     tokenizer: Tokenizer
     lines: bool
-    batch_sentences: int
+    decode: DecodeConfig
 
     @property
     def width(self) -> int:
         """Hypotheses or samples of each text, side by side."""
         return self.settings.beam_size or self.settings.samples
+
+    @property
+    def prompts_at_once(self) -> int:
+        """As many rows as a translator has sentences."""
+        return max(1, self.decode.batch_sentences // self.width)
+
+    @property
+    def longest_prompt(self) -> int:
+        """In tokens, without BOS: there is a position for it."""
+        return min(last_position(self.ensemble.models) - 1, self.decode.max_source_length)
 
     @property
     def method(self) -> BeamSearch | Sampling:
@@ -78,8 +88,7 @@ def make_generator(
 ) -> Generator:
     """The generator of one model, in the precision `decode.dtype`."""
     ensemble = make_ensemble([(config.model, params)], config.decode.dtype)
-    sentences = config.decode.batch_sentences
-    return Generator(ensemble, settings, tokenizers.target, config.data.windows, sentences)
+    return Generator(ensemble, settings, tokenizers.target, config.data.windows, config.decode)
 
 
 def continuations(
@@ -88,13 +97,13 @@ def continuations(
     """`samples` continuations of each prompt, or the best `beam_size` that a search finds.
 
     `first` is the number of the first prompt: what is drawn for one depends on the seed and its
-    number, not on the others. A prompt that leaves no room before `model.max_positions` is cut at
-    its beginning, with a warning.
+    number, not on the others. Of a prompt that is longer than `decode.max_source_length`, or than
+    learned positions reach, the end is read, with a warning.
     """
     encoded = [_fitting(generator, prompt) for prompt in prompts]
     found: list[list[Continuation]] = [[] for _ in prompts]
     order = iter(sorted(range(len(prompts)), key=lambda i: len(encoded[i])))
-    while batch := list(islice(order, generator.batch_sentences)):
+    while batch := list(islice(order, generator.prompts_at_once)):
         state, most = _start(generator, [encoded[i] for i in batch], [first + i for i in batch])
         result = search_on(generator.ensemble, generator.method, state, most)
         for row, i in enumerate(batch):
@@ -118,13 +127,13 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
 
 
 def _fitting(generator: Generator, prompt: str) -> list[int]:
-    """BOS and the tokens of a prompt, or as many of its last ones as leave room for another."""
+    """BOS and the tokens of a prompt, or its last ones."""
     [ids] = generator.tokenizer.encode([prompt])
-    most = last_position(generator.ensemble.models) - 1  # BOS has a position too
+    most = generator.longest_prompt
     if len(ids) > most:
         warnings.warn(
             f"of a text of {len(ids):,} tokens the last {most:,} were read "
-            f"(model.max_positions): {prompt[:60]!r} ...",
+            f"(decode.max_source_length or model.max_positions): {prompt[:60]!r} ...",
             stacklevel=3,
         )
         ids = ids[len(ids) - most :]
@@ -162,7 +171,7 @@ def _padded(
     """
     last = last_position(generator.ensemble.models)
     length = min(round_up(max(map(len, prompts)), PROMPT_LENGTHS), last)
-    rows = min(1 << (len(prompts) - 1).bit_length(), generator.batch_sentences)
+    rows = min(1 << (len(prompts) - 1).bit_length(), generator.prompts_at_once)
     table = np.full((rows, length), PAD, np.int32)
     limits = np.zeros(rows, np.int32)
     for row, ids in enumerate(prompts):

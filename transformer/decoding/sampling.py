@@ -135,6 +135,7 @@ def restricted(choice: Choice, logits: Float[Array, "B W V"]) -> Float[Array, "B
     top-k first (Fan et al., 2018), then top-p of what that leaves (Holtzman et al., 2020). Tokens
     as likely as the last one that is in are in too.
     """
+    logits = logits - logits.max(-1, keepdims=True)  # so that no temperature makes them infinite
     logits = logits / jnp.where(choice.temperature > 0, choice.temperature, 1)
     is_free = (choice.top_k == 0) & (choice.top_p >= 1)
     return jax.lax.cond(is_free, lambda: logits, lambda: _among_the_likeliest(choice, logits))

@@ -1,11 +1,14 @@
 """A profile of a few updates: what the device does, and for how long."""
 
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import jax
+
+from transformer.errors import one_line
 
 Item = TypeVar("Item")
 
@@ -22,8 +25,13 @@ def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
     yield from islice(stream, BEFORE)
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # every call of a Python function would hide what counts
-    with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
-        yield from islice(stream, PROFILED)
+    try:
+        with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
+            yield from islice(stream, PROFILED)
+    except (jax.errors.JaxRuntimeError, OSError) as error:
+        warnings.warn(f"there is no profile in {folder}: {one_line(error)}", stacklevel=2)
+        yield from stream
+        return
     print(
         f"profile of {PROFILED} updates: {folder}; show its perfetto_trace.json.gz on "
         f"https://ui.perfetto.dev, or all of it with: tensorboard --logdir {folder}"

@@ -69,13 +69,7 @@ class Reporter:
 
     def update(self, step: int, told: Report) -> None:
         """Takes what an update tells. Raises UserError when the loss is not a number."""
-        loss = float(told.sums.loss)
-        if not math.isfinite(loss):
-            raise UserError(
-                f"the loss of update {step} is {loss}: lower optimizer.scale, lengthen "
-                "optimizer.warmup_steps or set optimizer.clip_norm; "
-                "the last checkpoint is from before it"
-            )
+        self.check("loss", step, float(told.sums.loss))
         added = vars(told.sums) | {"gradient_norm": told.gradient_norm, "updates": 1}
         for name in SUMS:
             self.sums[name] += float(added[name])
@@ -84,6 +78,15 @@ class Reporter:
         self.bar.update(1)
         if step % self.settings.log_every == 0 or step == self.settings.steps:
             self._report(step)
+
+    def check(self, name: str, step: int, loss: float) -> None:
+        """Raises UserError when the loss is not a number."""
+        if not math.isfinite(loss):
+            raise UserError(
+                f"the {name} of update {step} is {loss}: lower optimizer.scale, lengthen "
+                "optimizer.warmup_steps or set optimizer.clip_norm; "
+                "the last checkpoint is from before it"
+            )
 
     def _report(self, step: int) -> None:
         tokens = self.sums["tokens"]
@@ -99,7 +102,7 @@ class Reporter:
         epoch = self.epoch(step)
         line = (
             f"epoch {epoch:.1f}  loss {values['loss']:.3f} nats/{self.unit}  perplexity "
-            f"{values['perplexity']:.1f}  {values['tokens_per_second']:,.0f} {self.unit}s/s  "
+            f"{short(values['perplexity'])}  {values['tokens_per_second']:,.0f} {self.unit}s/s  "
             f"learning rate {values['learning_rate']:.1e}"
         )
         if self.bar.disable and self._write:
@@ -130,7 +133,7 @@ class Reporter:
         """Says and writes how well the model does on text that it does not learn from."""
         line = (
             f"update {step:,}: validation loss {scores['loss']:.3f} nats/{self.unit} (standard "
-            f"error {loss_error:.3f}), perplexity {scores['perplexity']:.2f}, accuracy "
+            f"error {loss_error:.3f}), perplexity {short(scores['perplexity'])}, accuracy "
             f"{scores['accuracy']:.1%}"
         )
         self.say(line + (f", BLEU {scores['bleu']:.1f}" if "bleu" in scores else ""))
@@ -151,6 +154,11 @@ class Reporter:
 
     def close(self) -> None:
         self.bar.close()
+
+
+def short(perplexity: float) -> str:
+    """Two decimals, or where it is huge four digits."""
+    return f"{perplexity:,.2f}" if perplexity < 1e6 else f"{perplexity:.4g}"
 
 
 def _minutes(seconds: float) -> str:
