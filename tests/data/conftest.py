@@ -1,4 +1,4 @@
-"""A server of files on this machine, which can be made to break off."""
+"""A tokenizer for any text, and a server of files on this machine that can be made to break off."""
 
 import http.server
 import re
@@ -10,6 +10,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from sentences import SENTENCES
+
+from transformer.data.tokenizer import Tokenizer, train_tokenizer
+
+
+@pytest.fixture(scope="session")
+def bytewise() -> Tokenizer:
+    return train_tokenizer(SENTENCES, "unigram", 300, byte_fallback=True)
 
 
 @dataclass

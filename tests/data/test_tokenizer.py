@@ -7,6 +7,7 @@ import pytest
 import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
+from sentences import SENTENCES
 
 from transformer.data import tokenizer as module
 from transformer.data.tokenizer import (
@@ -19,9 +20,6 @@ from transformer.data.tokenizer import (
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
 
-ANIMALS = ["the small dog", "a cat", "the old horses", "my bird", "those grey mice", "a quick fox"]
-DEEDS = ["sleeps", "runs home", "will eat an apple", "jumped over the lazy wall", "does not see us"]
-SENTENCES = [f"{animal} {deed}." for animal in ANIMALS for deed in DEEDS]
 FOREIGN_IDS = {
     "SentencePiece's defaults": {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2},
     "no BOS, as in OPUS-MT": {"pad_id": -1, "unk_id": 1, "bos_id": -1, "eos_id": 0},
@@ -41,11 +39,6 @@ def foreign_model(**ids) -> bytes:
         **ids,
     )
     return model.getvalue()
-
-
-@pytest.fixture(scope="module")
-def bytewise() -> Tokenizer:
-    return train_tokenizer(SENTENCES, "unigram", 300, byte_fallback=True)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])

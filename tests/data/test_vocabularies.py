@@ -4,9 +4,10 @@ import itertools
 import json
 
 import pytest
+from sentences import SENTENCES
 
 from transformer.config import DataConfig
-from transformer.data.tokenizer import UNK, Tokenizer, save_tokenizer, train_tokenizer
+from transformer.data.tokenizer import UNK, save_tokenizer, train_tokenizer
 from transformer.data.vocabularies import (
     Labels,
     Tokenizers,
@@ -17,15 +18,6 @@ from transformer.data.vocabularies import (
 )
 from transformer.errors import UserError
 from transformer.model.batch import PAD
-
-ANIMALS = ["the small dog", "a cat", "the old horses", "my bird", "those grey mice", "a quick fox"]
-DEEDS = ["sleeps", "runs home", "will eat an apple", "jumped over the lazy wall", "does not see us"]
-SENTENCES = [f"{animal} {deed}." for animal in ANIMALS for deed in DEEDS]
-
-
-@pytest.fixture(scope="module")
-def bytewise() -> Tokenizer:
-    return train_tokenizer(SENTENCES, "unigram", 300, byte_fallback=True)
 
 
 def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):

@@ -5,6 +5,7 @@ import json
 import jax
 import jax.numpy as jnp
 import pytest
+from jax._src.profiler import _profile_state
 
 from transformer.training.profiling import BEFORE, PROFILED, profiled
 
@@ -33,11 +34,22 @@ def test_training_that_ends_within_leaves_what_there_is(tmp_path):
     assert updates(tmp_path) == [*range(BEFORE, BEFORE + 3)]
 
 
+def test_what_fails_in_the_stream_is_not_the_profilers(tmp_path):
+    def stream():
+        yield from range(BEFORE + 2)
+        raise OSError("the corpus is gone")
+
+    with pytest.raises(OSError, match="the corpus is gone"):
+        list(map(work, profiled(stream(), tmp_path)))
+    assert updates(tmp_path) == [BEFORE, BEFORE + 1]
+
+
 def test_a_place_that_cannot_be_written_to_ends_no_training(tmp_path):
     (tmp_path / "profile").write_text("not a folder")
     with pytest.warns(UserWarning, match=f"no profile in {tmp_path / 'profile'}: "):
         seen = [item for item in profiled(iter(range(70)), tmp_path / "profile") if work(item) or 1]
     assert seen == list(range(70))
+    _profile_state.reset()  # JAX itself does not, where it could not write
 
 
 def updates(folder) -> list[int]:

@@ -15,7 +15,7 @@ from transformer.config import Config, ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.translator import LENGTHS, last_position, round_up
+from transformer.decoding.translator import LENGTHS, last_position, longest_text, round_up
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params
@@ -98,7 +98,7 @@ def _best(
 
 def _fitting(config: Config, ids: list[int]) -> list[int]:
     """The tokens of a text, or as many as are read, EOS beside them."""
-    longest = min(last_position([config.model]) - 1, config.decode.max_source_length)
+    longest = longest_text([config.model], config.decode)
     if len(ids) > longest:
         warnings.warn(
             f"a text of {len(ids):,} tokens was cut after {longest:,} "

@@ -27,7 +27,7 @@ from transformer.decoding.ensemble import (
 )
 from transformer.decoding.sampling import Choice, Sampling, start_sampling
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, start
-from transformer.decoding.translator import last_position, round_up
+from transformer.decoding.translator import last_position, longest_text, round_up
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.cached_decoder import DecodingParams, init_cache, prefill
 from transformer.model.params import Params
@@ -59,11 +59,6 @@ class Generator:
     def prompts_at_once(self) -> int:
         """As many rows as a translator has sentences."""
         return max(1, self.decode.batch_sentences // self.width)
-
-    @property
-    def longest_prompt(self) -> int:
-        """In tokens, without BOS: there is a position for it."""
-        return min(last_position(self.ensemble.models) - 1, self.decode.max_source_length)
 
     @property
     def method(self) -> BeamSearch | Sampling:
@@ -129,7 +124,7 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
 def _fitting(generator: Generator, prompt: str) -> list[int]:
     """BOS and the tokens of a prompt, or its last ones."""
     [ids] = generator.tokenizer.encode([prompt])
-    most = generator.longest_prompt
+    most = longest_text(generator.ensemble.models, generator.decode)
     if len(ids) > most:
         warnings.warn(
             f"of a text of {len(ids):,} tokens the last {most:,} were read "

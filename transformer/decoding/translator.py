@@ -128,6 +128,11 @@ def last_position(models: Sequence[ModelConfig]) -> int:
     return min(m.max_positions if m.positions == "learned" else sys.maxsize for m in models)
 
 
+def longest_text(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
+    """Tokens that are read of a text, when one more stands beside them: BOS or EOS."""
+    return min(last_position(models) - 1, settings.max_source_length)
+
+
 def _batches(settings: DecodeConfig, sources: list[list[int]], order: list[int]) -> list[list[int]]:
     """`order`, longest last, cut into batches; long sentences travel in smaller ones.
 

@@ -1,7 +1,8 @@
 """A profile of a few updates: what the device does, and for how long."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -25,15 +26,27 @@ def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
     yield from islice(stream, BEFORE)
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # every call of a Python function would hide what counts
-    try:
-        with jax.profiler.trace(folder, create_perfetto_trace=True, profiler_options=options):
-            yield from islice(stream, PROFILED)
-    except (jax.errors.JaxRuntimeError, OSError) as error:
-        warnings.warn(f"there is no profile in {folder}: {one_line(error)}", stacklevel=2)
-        yield from stream
-        return
-    print(
-        f"profile of {PROFILED} updates: {folder}; show its perfetto_trace.json.gz on "
-        f"https://ui.perfetto.dev, or all of it with: tensorboard --logdir {folder}"
+    begin = partial(
+        jax.profiler.start_trace, folder, create_perfetto_trace=True, profiler_options=options
     )
+    if _works(begin, folder):
+        try:
+            yield from islice(stream, PROFILED)
+        finally:
+            is_written = _works(jax.profiler.stop_trace, folder)
+        if is_written:
+            print(
+                f"profile of {PROFILED} updates: {folder}; show its perfetto_trace.json.gz on "
+                f"https://ui.perfetto.dev, or all of it with: tensorboard --logdir {folder}"
+            )
     yield from stream
+
+
+def _works(action: Callable[[], None], folder: Path) -> bool:
+    """Whether the profiler does as it is told; if not it is said why, and training goes on."""
+    try:
+        action()
+    except (jax.errors.JaxRuntimeError, OSError) as error:
+        warnings.warn(f"there is no profile in {folder}: {one_line(error)}", stacklevel=3)
+        return False
+    return True
