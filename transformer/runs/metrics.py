@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +63,9 @@ def _tensorboard(folder: Path, step: int):
     """A writer, if the extra `tensorboard` is installed."""
     if importlib.util.find_spec("tensorboardX") is None:
         return None
+    absent = sys.modules.setdefault("torch", None) is None  # its import takes seconds, for nothing
     from tensorboardX import SummaryWriter
 
+    if absent:
+        del sys.modules["torch"]
     return SummaryWriter(str(folder), purge_step=step + 1)
