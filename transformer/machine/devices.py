@@ -19,7 +19,7 @@ def demand(device: str) -> None:
     """
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many are small
     replace_damaged_programs()
     jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says
     if device == "cpu":
