@@ -75,7 +75,7 @@ def test_no_command_takes_damaged_numbers_for_good_ones(
 ):
     chosen = random.Random(number)
     run = shutil.copytree(undisturbed, tmp_path / "run")
-    files = sorted(path for path in (run / "checkpoints" / "40").rglob("*") if path.is_file())
+    files = sorted(path for path in (run / "checkpoints" / "20").rglob("*") if path.is_file())
     values = [path for path in files if path.parent.name == "d"]
     path = chosen.choice(values if number % 2 else [path for path in files if path.stat().st_size])
     damage(path, chosen, lost_block=number % 6 == 5)

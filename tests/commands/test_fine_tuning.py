@@ -28,10 +28,10 @@ def weights(folder: Path, checkpoint: str) -> list[np.ndarray]:
 def test_it_begins_with_the_other_runs_weights(config, undisturbed, tmp_path):
     folder = tmp_path / "tuned"
     words = ["train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 1]
-    result = run(*words, *STANDSTILL, "--from-checkpoint", 35)
+    result = run(*words, *STANDSTILL, "--from-checkpoint", 15)
     assert result.returncode == 0, result.stderr
-    assert "begins with" in result.stdout and "35: step 35" in result.stdout
-    for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "35"), strict=True):
+    assert "begins with" in result.stdout and "15: step 15" in result.stdout
+    for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "15"), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
 
 
@@ -39,7 +39,7 @@ def test_it_has_its_own_data_and_schedule_and_the_others_vocabulary(config, undi
     data = config.parent
     folder = tmp_path / "tuned"
     words = [
-        "train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 10,
+        "train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 5,
         "--data.train-files", data / "valid.en", data / "valid.de", "--model.dropout", "0.3",
         "--optimizer.warmup-steps", 4,
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_it_has_its_own_data_and_schedule_and_the_others_vocabulary(config, undi
     # The same command goes on with the new run, and does not begin again.
     again = run(*words)
     assert again.returncode == 0, again.stderr
-    assert "10 of 10 done" in again.stdout
+    assert "5 of 5 done" in again.stdout
 
 
 def test_killed_before_its_first_checkpoint_it_begins_with_the_other_weights_again(
@@ -106,7 +106,7 @@ def test_it_averages_as_many_checkpoints_as_the_other_run_does(config, undisturb
     result = run(*words, "--from-checkpoint", "average", "--train.steps", 1,
                  "--train.average-last", 1)  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "average of steps [30, 35, 40]" in result.stdout
+    assert "average of steps [10, 15, 20]" in result.stdout
 
 
 def begin(processes, *words):
@@ -139,7 +139,7 @@ def test_tuning_killed_at_any_moment_ends_as_if_never_killed(
         if kill < len(EARLY):
             wait_until(EARLY[-1 - kill], folder, started)
         else:
-            time.sleep(chosen.uniform(2, 12))
+            time.sleep(chosen.uniform(2, 8))
         chosen.choice(started).kill()
         codes = [process.wait(timeout=60) for process in started]
         assert set(codes) <= {-signal.SIGKILL, 3} or codes == [0] * processes

@@ -135,7 +135,7 @@ MISTAKES = [
     ("train.py configs/small.py --run runs/first --from runs/first", ["--from", "--run"]),
     (f"{SMALL} --from runs/frist", ["runs/frist is not a run", "runs/first"]),
     (f"{SMALL} --from runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
-    (f"{SMALL} --from runs/first --from-checkpoint 7", ["no checkpoint '7'", "best", "40"]),
+    (f"{SMALL} --from runs/first --from-checkpoint 7", ["no checkpoint '7'", "best", "20"]),
     (f"{SMALL} --from runs/first --model.d-ff 64", ["of another model"]),
     (f"{SMALL} --from runs/first --data.lowercase", ["data.lowercase is taken over"]),
     ("eval.py runs/frist", ["runs/frist is not a run", "runs/first"]),
@@ -145,7 +145,7 @@ MISTAKES = [
     ("eval.py runs/other-vocabulary", ["runs/other-vocabulary/tokenizer", "another vocabulary"]),
     ("eval.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     # scoring and translating
-    ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "best, last, average", "40"]),
+    ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "best, last, average", "20"]),
     ("eval.py runs/first --decode.beam-size 0", ["decode.beam_size (0)", "at least 1"]),
     ("eval.py runs/first --split training", ["split", "test", "validation"]),
     ("eval.py runs/first --test-files two.en gone.de", ["gone.de"]),

@@ -64,8 +64,9 @@ FAULTS = [
 @pytest.mark.parametrize("fault, lost, moment", FAULTS)
 def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, fault, lost, moment):
     folder = tmp_path / "both"
-    words = [config, "--run", folder, "--train.steps", 10**6, "--train.validate-every", 100]
-    both = start_two(*words, "--partner-timeout", 10)
+    words = [config, "--run", folder, "--train.steps", 10**6]
+    words += ["--train.validate-every", 10**6 if moment == "updating" else 5]
+    both = start_two(*words, "--partner-timeout", 5)
     try:
         while not MOMENTS[moment](folder):
             assert [process.poll() for process in both] == [None, None]
@@ -83,7 +84,7 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
     if fault == signal.SIGKILL and lost == 0:
         assert "the first process, 0 of 2" in sentence and "is gone" in sentence
     else:
-        assert f"process {lost} of 2 has not been heard of for 10 s" in sentence
+        assert f"process {lost} of 2 has not been heard of for 5 s" in sentence
 
 
 def test_what_trains_together_must_be_the_same(config, tmp_path):
