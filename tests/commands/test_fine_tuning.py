@@ -115,7 +115,7 @@ def begin(processes, *words):
 
 def wait_until(moment, folder, processes):
     while not moment(folder) and all(process.poll() is None for process in processes):
-        time.sleep(0.001)
+        time.sleep(0.005)
 
 
 def made(name):

@@ -70,7 +70,7 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
     try:
         while not MOMENTS[moment](folder):
             assert [process.poll() for process in both] == [None, None]
-            time.sleep(0.001)
+            time.sleep(0.005)
         both[lost].send_signal(fault)
         begin = time.monotonic()
         _, said = both[1 - lost].communicate(timeout=60)

@@ -88,7 +88,7 @@ def killed(words: list[object], folder: Path, kills: int) -> list[str]:
         if kill % 2 == 0:
             moment = moments[kill // 2 % 2]
             while process.poll() is None and not moment(folder):
-                time.sleep(0.001)
+                time.sleep(0.005)
             name = moment.__name__
         else:
             time.sleep(chosen.uniform(2, 8))

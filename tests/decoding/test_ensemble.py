@@ -28,6 +28,7 @@ def members(small_model, random_params):
 
 
 compiled_encode = jax.jit(encode, static_argnums=0)
+compiled_step = jax.jit(ensemble_step, static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -46,7 +47,7 @@ def test_the_next_token_has_the_mean_of_the_models_probabilities(members):
     target = np.array([[BOS, 4, 5], [BOS, 11, 12]], np.int32)
     for position in range(3):
         tokens = jnp.asarray(target[:, position])
-        logits, caches = ensemble_step(ensemble.models, ensemble.params, caches, tokens)
+        logits, caches = compiled_step(ensemble.models, ensemble.params, caches, tokens)
     each = [
         translated(model, params, jnp.asarray(SOURCE), jnp.asarray(target))[:, -1]
         for model, params in members

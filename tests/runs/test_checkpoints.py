@@ -26,6 +26,12 @@ FLIPS = int(os.environ.get("FLIPS", "12"))
 """How many bits are flipped, one at a time."""
 
 
+@pytest.fixture(autouse=True)
+def a_short_moment(monkeypatch):
+    """Nobody saves here meanwhile."""
+    monkeypatch.setattr("transformer.runs.checkpoint_files.A_MOMENT", 0.01)
+
+
 @pytest.fixture(scope="module")
 def config(small_config):
     return small_config(model={"encoder_layers": 1, "decoder_layers": 1, "d_ff": 8}, average_last=2)
