@@ -1,8 +1,10 @@
 """Four devices on any machine, the shapes in every signature checked as the code runs, and the
 small models and batches that many tests use."""
 
+import fcntl
 import os
 import tempfile
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 
@@ -55,6 +57,28 @@ from transformer.training.optimizer import hyperparameters
 from transformer.training.step import update
 
 VOCABULARY = 23
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """A folder for all processes of pytest: what one of them made, the others find."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def one_at_a_time():
+    """A function from a path to a context that one process at a time is in, to make it."""
+
+    @contextmanager
+    def hold(path):
+        with path.with_name(f"{path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    return hold
 
 
 @pytest.fixture(scope="session")

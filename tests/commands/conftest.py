@@ -1,7 +1,5 @@
 """One small corpus and one finished run for all tests that start the real commands."""
 
-import fcntl
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,31 +16,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory) -> Path:
-    """A folder for all processes of pytest: what one of them made, the others find."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def config(shared) -> Path:
+def config(shared, one_at_a_time) -> Path:
     """A config file of a run that takes seconds."""
     path = shared / "small.py"
-    with (shared / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(path):
         return path if path.exists() else write_data(shared)
 
 
 @pytest.fixture(scope="session")
-def finished(shared) -> Callable[..., Path]:
+def finished(shared, one_at_a_time) -> Callable[..., Path]:
     """A function from a name and the words of train.py to the folder of that run, finished."""
 
     def build(name: str, *words: object) -> Path:
         folder = shared / name
-        with (shared / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with one_at_a_time(folder):
             if not folder.exists():
                 result = run("train.py", *words, "--run", folder)
                 assert result.returncode == 0, result.stderr

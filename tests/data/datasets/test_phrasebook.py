@@ -2,6 +2,7 @@
 
 import collections
 import multiprocessing
+import pickle
 import re
 from concurrent.futures import ProcessPoolExecutor
 
@@ -35,11 +36,15 @@ I = Phrase("I", "me", "ich", "mich", "mir", "first")  # noqa: E741
 THEY = Phrase("they", "them", "sie", "sie", "ihnen", "plural")
 
 
-@pytest.fixture(scope="module")
-def data():
+@pytest.fixture(scope="session")
+def data(shared, one_at_a_time):
     """The three splits, made in a process of its own: there no signature is checked at run time."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(splits).result()
+    path = shared / "phrasebook.pickle"
+    with one_at_a_time(path):
+        if not path.exists():
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+                path.write_bytes(pickle.dumps(executor.submit(splits).result()))
+    return pickle.loads(path.read_bytes())
 
 
 def row(section: str, first_word: str, german_word: str = ""):
