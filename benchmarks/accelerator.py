@@ -223,9 +223,9 @@ def our_updates(config: Config, batch: Batch) -> Updates:
     def run(count: int) -> float:
         nonlocal state
         for _ in range(count):
-            state, sums = update(state, batch)
+            state, report = update(state, batch)
         jax.block_until_ready(state)
-        return float(sums.loss / sums.tokens)
+        return float(report.sums.loss / report.sums.tokens)
 
     return run
 

@@ -148,9 +148,9 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
 
     def step() -> float:
         nonlocal state
-        state, sums = update(state, next(turns))
+        state, report = update(state, next(turns))
         jax.block_until_ready(state)
-        return float(sums.loss / sums.tokens)
+        return float(report.sums.loss / report.sums.tokens)
 
     return step
 
@@ -159,7 +159,7 @@ def planned_bytes(config: Config, batch: Batch) -> int:
     """Memory of our update by XLA's analysis: the state, which it gives up, and what is beside."""
     state = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
     update = sharding.jit_update(sharding.make_mesh(), config)
-    plan = update.lower(state, batch).compile().memory_analysis()
+    plan = update.func.lower(*update.args, state, batch).compile().memory_analysis()
     return plan.argument_size_in_bytes + plan.temp_size_in_bytes
 
 

@@ -62,3 +62,23 @@ print(endless_search(model_config(SHAPES["tiny"]), sentences=1, length=4)().scor
 def test_jaxs_64_bits_change_nothing():
     result = run("-c", SEARCH, JAX_ENABLE_X64="1")
     assert (result.returncode, result.stdout) == (0, "float32\n"), result.stderr
+
+
+UPDATES = """
+from benchmarks import accelerator, training_step
+from benchmarks.measure import full_batch
+from benchmarks.shapes import SHAPES, model_config
+from transformer.config import Config
+
+config = Config(model=model_config(SHAPES["tiny"]))
+batch = full_batch(8, 4, 4, config.model.target_vocab_size)
+print(accelerator.our_updates(config, batch)(1), training_step.our_step(config, [batch])())
+print(training_step.planned_bytes(config, batch))
+"""
+
+
+def test_updates_are_measured_as_train_py_makes_them():
+    result = run("-c", UPDATES)
+    assert result.returncode == 0, result.stderr
+    first, again, size = map(float, result.stdout.split())
+    assert first == again > 5 and size > 1e6
