@@ -29,6 +29,7 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from jaxtyping import install_import_hook
 
 hypothesis.settings.register_profile("on a busy machine", deadline=None)
@@ -150,11 +151,24 @@ def random_batch():
 
 
 @pytest.fixture(scope="session")
+def operations():
+    """A function to all operations of a jaxpr, those of the jaxprs inside it too."""
+
+    def walk(jaxpr):
+        for operation in jaxpr.eqns:
+            yield operation
+            for inner in jaxprs_in_params(operation.params):
+                yield from walk(inner)
+
+    return walk
+
+
+@pytest.fixture(scope="session")
 def compiled_update():
     """A function from a config to one update on one device: (state, batch) -> (state, report)."""
 
     def build(config):
-        compiled = jax.jit(partial(update, config.model, config.train.micro_batches))
+        compiled = jax.jit(partial(update, config.model, config.train.micro_batches, 1))
         return partial(compiled, hyperparameters(config))
 
     return build

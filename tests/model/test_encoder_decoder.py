@@ -24,7 +24,7 @@ from transformer.model.encoder_decoder import (
 )
 from transformer.model.encoder_decoder import predict as predict_batch
 from transformer.model.layers import causal_mask, padding_mask
-from transformer.model.params import init_params, unstack
+from transformer.model.params import init_params, output_layer, unstack
 
 NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 
@@ -157,7 +157,7 @@ def test_stacked_layers_equal_the_layers_one_by_one(small_model, random_params, 
         for layer in unstack(params.decoder):
             seen, offsets = causal_mask(target_in.shape[1]), offsets_between(positions, positions)
             x, _, _ = run_layer(model, layer, x, seen, offsets, layer_memory(layer, memory))
-        return logits(params.embedding, final_norm(model, params.decoder.norm, x))
+        return logits(output_layer(params), final_norm(model, params.decoder.norm, x))
 
     assert len(unstack(params.encoder)) == 3
     np.testing.assert_allclose(
@@ -294,8 +294,9 @@ def test_a_decoder_alone_looks_at_no_later_position(small_model, random_params, 
     np.testing.assert_array_equal(reached, np.tril(np.ones((10, 10), bool)))
 
 
-def test_layers_computed_again_for_their_gradients_are_the_same_layers(
-    small_model, random_params, random_batch
+@pytest.mark.parametrize("how", ["recompute", "for_gpu"])
+def test_layers_computed_again_or_written_out_are_the_same_layers(
+    small_model, random_params, random_batch, how
 ):
     batch = random_batch()
 
@@ -305,8 +306,8 @@ def test_layers_computed_again_for_their_gradients_are_the_same_layers(
 
         return jax.jit(jax.grad(loss))(random_params(model), jax.random.key(0))
 
-    usual, again = (gradient(small_model(dropout=0.1, recompute=on)) for on in (False, True))
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), again, usual)
+    usual, other = (gradient(small_model(dropout=0.1, **{how: on})) for on in (False, True))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), other, usual)
 
 
 def test_layers_computed_again_need_less_memory(small_model, random_batch):

@@ -11,13 +11,16 @@ import pytest
 from transformer.model.batch import PAD
 from transformer.model.encoder_decoder import offsets_between
 from transformer.model.layers import (
+    LONG,
     KeyValue,
     attend,
+    attend_in_kernel,
     causal_mask,
     contract,
     dropout,
     embed,
     feed_forward,
+    fits_kernel,
     key_value,
     layer_norm,
     linear,
@@ -26,7 +29,9 @@ from transformer.model.layers import (
     position_encoding,
     project,
     random_bits,
+    relu,
     sinusoids,
+    softmax,
 )
 from transformer.model.params import Attention, FeedForward, Norm, unstack
 
@@ -201,8 +206,89 @@ def test_norms_and_softmax_compute_in_float32_whatever_they_are_given(small_mode
     exact = layer_norm(small_model(), Norm(jnp.ones(16), jnp.zeros(16)), x.astype(jnp.float32))
     assert ours.dtype == jnp.bfloat16
     np.testing.assert_allclose(ours.astype(jnp.float32), exact, atol=0.02)
-    heads = jnp.ones((1, 2, 4, 3), jnp.bfloat16)
-    assert attend(heads, heads.mT, heads, causal_mask(4))[1].dtype == jnp.float32
+    heads = 3 * jax.random.normal(jax.random.key(1), (1, 2, 4, 3), jnp.bfloat16)
+    rough = attend(heads, heads.mT, heads, causal_mask(4))[1].astype(jnp.float32)
+    wide = heads.astype(jnp.float32)
+    exact = attend(wide, wide.mT, wide, causal_mask(4))[1]
+    np.testing.assert_allclose(rough, exact, rtol=2**-8, atol=1e-6)  # rounded once
+
+
+@pytest.mark.parametrize(
+    "ours, theirs",
+    [
+        (relu, lambda x: jnp.where(x > 0, x, 0)),
+        (
+            lambda x: softmax(x, jnp.float32),
+            lambda x: jnp.exp(x) / jnp.exp(x).sum(-1, keepdims=True),
+        ),
+    ],
+    ids=["relu", "softmax"],
+)
+def test_gradients_written_out_are_those_of_jax(ours, theirs):
+    x, weight = jax.random.normal(jax.random.key(0), (2, 3, 5, 7))
+    np.testing.assert_allclose(
+        jax.grad(lambda x: (ours(x) * weight).sum())(x),
+        jax.grad(lambda x: (theirs(x) * weight).sum())(x),
+        atol=1e-6,
+    )
+
+
+def test_layer_norms_gradients_are_flaxs(small_model):
+    x, weight = 3 + jax.random.normal(jax.random.key(0), (2, 3, 5, 16))
+    scale, bias = jax.random.normal(jax.random.key(1), (2, 16))
+    flax_norm = nn.LayerNorm(epsilon=small_model().norm_epsilon, use_fast_variance=False)
+
+    def ours(scale, bias, x):
+        return (layer_norm(small_model(), Norm(scale, bias), x) * weight).sum()
+
+    def theirs(scale, bias, x):
+        return (flax_norm.apply({"params": {"scale": scale, "bias": bias}}, x) * weight).sum()
+
+    found, expected = (jax.grad(f, (0, 1, 2))(scale, bias, x) for f in (ours, theirs))
+    for gradient, other in zip(found, expected):
+        np.testing.assert_allclose(gradient, other, atol=1e-5)
+
+
+# ---------------------------------------------------------------- one kernel for long attention
+
+
+@pytest.mark.parametrize(
+    "tokens, keys, width, dtype, bias, rate, fits",
+    [
+        (LONG, LONG, 64, jnp.bfloat16, None, 0.0, True),
+        (LONG - 1, LONG, 64, jnp.bfloat16, None, 0.0, False),
+        (LONG, LONG - 1, 64, jnp.bfloat16, None, 0.0, False),
+        (LONG, LONG, 60, jnp.bfloat16, None, 0.0, False),
+        (LONG, LONG, 64, jnp.float32, None, 0.0, False),
+        (LONG, LONG, 64, jnp.bfloat16, jnp.zeros((1, 1, 1, LONG)), 0.0, False),
+        (LONG, LONG, 64, jnp.bfloat16, None, 0.1, False),
+    ],
+)
+def test_a_kernel_takes_long_attention_in_16_bits_without_bias_and_dropout(
+    tokens, keys, width, dtype, bias, rate, fits
+):
+    q = jnp.zeros((1, 2, tokens, width), dtype)
+    kv = KeyValue(jnp.zeros((1, 2, width, keys), dtype), jnp.zeros((1, 2, keys, width), dtype))
+    assert fits_kernel(q, kv, bias, rate) == fits
+
+
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="the kernel is for NVIDIA's GPUs")
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_kernel_computes_what_the_products_do(causal):
+    q, k, v, weight = jax.random.normal(jax.random.key(0), (4, 3, 2, LONG, 64), jnp.bfloat16)
+    lengths = jnp.asarray([LONG, 1, LONG // 2])[:, None, None, None]
+    mask = causal_mask(LONG) if causal else jnp.arange(LONG) < lengths
+
+    def gradients(attention, dtype):
+        def weighted_sum(q, k, v):
+            return jnp.vdot(attention(q, k.mT, v), weight, preferred_element_type=jnp.float32)
+
+        return jax.jit(jax.grad(weighted_sum, (0, 1, 2)))(*(x.astype(dtype) for x in (q, k, v)))
+
+    ours = gradients(lambda *qkv: attend_in_kernel(*qkv, mask), jnp.bfloat16)
+    exact = gradients(lambda *qkv: attend(*qkv, mask)[0], jnp.float32)
+    for a, b in zip(ours, exact):
+        np.testing.assert_allclose(a.astype(jnp.float32), b, atol=0.02 * float(jnp.abs(b).max()))
 
 
 # ---------------------------------------------------------------- dropout

@@ -1,13 +1,19 @@
 """Label-smoothed cross-entropy and the sums over a batch."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from transformer.config import ModelConfig
 from transformer.model.batch import EOS, PAD
-from transformer.training.loss import loss_sums, smoothed_cross_entropy
+from transformer.model.encoder_decoder import predict
+from transformer.model.params import init_params
+from transformer.training import loss
+from transformer.training.loss import loss_sums, smoothed_cross_entropy, token_losses
 
 
 @pytest.fixture
@@ -23,9 +29,10 @@ def test_smoothed_cross_entropy_equals_its_definition(logits, smoothing):
     wide = np.asarray(logits, np.float64)
     log_p = wide - np.log(np.exp(wide).sum(-1, keepdims=True))
     q = (1 - smoothing) * np.eye(11)[LABELS] + smoothing / 11
-    loss, nll = smoothed_cross_entropy(logits, LABELS, smoothing)
-    np.testing.assert_allclose(loss, -(q * log_p).sum(-1), atol=1e-5)
+    smoothed, nll, largest = smoothed_cross_entropy(logits, LABELS, smoothing)
+    np.testing.assert_allclose(smoothed, -(q * log_p).sum(-1), atol=1e-5)
     np.testing.assert_allclose(nll, -(np.eye(11)[LABELS] * log_p).sum(-1), atol=1e-5)
+    np.testing.assert_array_equal(largest, wide.argmax(-1) == LABELS)
 
 
 def test_without_smoothing_it_is_the_cross_entropy_of_optax(logits):
@@ -53,22 +60,30 @@ def test_the_lowest_possible_loss_is_the_entropy_of_the_smoothed_labels():
     q[4] += 1 - smoothing
     labels = jnp.asarray([[4]])
 
-    def loss(logits):
+    def lost(logits):
         return smoothed_cross_entropy(logits[None, None], labels, smoothing)[0][0, 0]
 
     best = jnp.asarray(np.log(q), jnp.float32)
-    assert loss(best) == pytest.approx(-(q * np.log(q)).sum(), abs=1e-6)
-    np.testing.assert_allclose(jax.grad(loss)(best), 0, atol=1e-6)
-    assert loss(1.1 * best) > loss(best) and loss(0.9 * best) > loss(best)
-    assert loss(50 * jax.nn.one_hot(4, vocabulary)) > loss(best)  # certainty costs more
+    assert lost(best) == pytest.approx(-(q * np.log(q)).sum(), abs=1e-6)
+    np.testing.assert_allclose(jax.grad(lost)(best), 0, atol=1e-6)
+    assert lost(1.1 * best) > lost(best) and lost(0.9 * best) > lost(best)
+    assert lost(50 * jax.nn.one_hot(4, vocabulary)) > lost(best)  # certainty costs more
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4, -1e4])
+def test_logits_are_summed_up_alike_in_one_pass(logits, shift):
+    logits = shift + 10 * logits
+    in_one_pass = jax.jit(loss._summary_in_one_pass)(logits)
+    for ours, expected in zip(in_one_pass, loss._summary(logits)):
+        np.testing.assert_allclose(ours, expected, rtol=1e-6)
 
 
 def test_large_logits_do_not_overflow():
     logits = jnp.asarray([[[1e4, 0.0, -1e4]]])
-    loss, gradient = jax.value_and_grad(
+    value, gradient = jax.value_and_grad(
         lambda logits: smoothed_cross_entropy(logits, jnp.asarray([[0]]), 0.1)[0].sum()
     )(logits)
-    assert np.isfinite(loss) and np.isfinite(gradient).all()
+    assert np.isfinite(value) and np.isfinite(gradient).all()
 
 
 @pytest.fixture
@@ -108,3 +123,61 @@ def test_correct_counts_the_tokens_whose_logit_is_largest(
     sums = compute_sums(params, batch)
     assert sums.correct == 4
     assert sums.nll > sums.tokens
+
+
+MODELS = pytest.mark.parametrize(
+    "changes",
+    [{}, {"tying": "none", "output_bias": True}, {"decoder_layers": 0, "classes": 4}],
+    ids=["paper", "untied, bias", "classes"],
+)
+
+
+@MODELS
+@pytest.mark.parametrize("positions, shards", [(4096, 1), (7, 2), (1, 4)])
+def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
+    monkeypatch, small_config, random_params, random_batch, changes, positions, shards
+):
+    monkeypatch.setattr(loss, "POSITIONS", positions)
+    model = small_config(model=changes).model
+    params, batch = random_params(model), random_batch(rows=4)
+    if model.classes:
+        batch = batch.replace(target_out=jnp.asarray([[1], [4], [PAD], [2]]))
+
+    def plain(params):
+        labels, scores = batch.target_out, predict(model, params, batch)
+        q = 0.9 * jax.nn.one_hot(labels, scores.shape[-1]) + 0.1 / scores.shape[-1]
+        return (optax.softmax_cross_entropy(scores, q) * (labels != PAD)).sum()
+
+    def ours(params):
+        return loss_sums(model, params, batch, 0.1, shards=shards).loss
+
+    expected, gradients = jax.jit(jax.value_and_grad(plain))(params)
+    found, own = jax.jit(jax.value_and_grad(ours))(params)
+    assert found == pytest.approx(float(expected), rel=1e-5)
+    for a, b in zip(*map(jax.tree.leaves, (own, gradients))):
+        np.testing.assert_allclose(a, b, atol=1e-5 * max(1, float(jnp.abs(b).max())))
+    each = jax.jit(partial(token_losses, model))(params, batch, 0.1)
+    assert each.loss.shape == batch.target_out.shape
+    sums = jax.jit(partial(loss_sums, model))(params, batch, 0.1)
+    for values, total in zip(*map(jax.tree.leaves, (each, sums))):
+        np.testing.assert_allclose(values.sum(), total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_logits_of_all_positions_never_exist_together(random_batch, operations, dtype):
+    rows, length, vocabulary = 512, 64, 50_000
+    layers, width = {"encoder_layers": 1, "decoder_layers": 1}, {"d_model": 8, "d_ff": 8}
+    model = ModelConfig(vocabulary, vocabulary, **layers, **width, num_heads=2, dtype=dtype)
+    params = jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
+    batch = random_batch(rows, length, length)
+
+    def lost(params):
+        return loss_sums(model, params, batch, 0.1).loss
+
+    for function in (jax.grad(lost), lambda params: token_losses(model, params, batch, 0.1)):
+        most = max(
+            variable.aval.size
+            for operation in operations(jax.make_jaxpr(function)(params).jaxpr)
+            for variable in operation.outvars
+        )
+        assert most == loss.POSITIONS * vocabulary < rows * length * vocabulary

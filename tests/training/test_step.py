@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 
 from transformer.config import Config, OptimizerConfig
 from transformer.model.batch import BOS, EOS
@@ -127,7 +126,7 @@ def test_other_numbers_of_training_are_the_same_program(small_config, random_bat
         state, batch = start_of(config), random_batch()
         return [
             jax.jit(partial(init_state, config.model)).lower(key).as_text(),
-            jax.jit(partial(update, config.model, 1))
+            jax.jit(partial(update, config.model, 1, 1))
             .lower(hyperparameters(config), state, batch)
             .as_text(),
         ]
@@ -180,17 +179,9 @@ def test_gradients_in_16_bits_sum_many_tokens_in_32(
                     assert_near(gradient[token], row, row, f"{name}, token {token}")
 
 
-def operations(jaxpr):
-    """All operations of a jaxpr, those of the jaxprs inside it too."""
-    for operation in jaxpr.eqns:
-        yield operation
-        for inner in jaxprs_in_params(operation.params):
-            yield from operations(inner)
-
-
 @IN_16_BITS
 def test_in_16_bits_products_are_of_16_and_sums_of_32_whatever_the_backend(
-    small_config, random_params, random_batch, changes
+    small_config, random_params, random_batch, operations, changes
 ):
     dropped = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.1)
     config = small_config(changes | dropped | {"dtype": "bfloat16"})

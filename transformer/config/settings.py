@@ -94,6 +94,9 @@ class ModelConfig:
     """With relative positions: tokens further away than this count as this far."""
     recompute: bool = False
     """Compute each layer again for its gradients: less memory, about a third more time."""
+    for_gpu: Fact[bool] = False
+    """Layers that are not computed again stand one after the other in the program instead of in a
+    loop, and long attention is one kernel; filled in for training on NVIDIA's GPUs."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
 

@@ -172,12 +172,12 @@ def search_batch(
     ensemble: Ensemble, settings: DecodeConfig, source: Int[np.ndarray | Array, "B S"]
 ) -> SearchResult:
     """Encodes a batch and searches for its translations; rows of padding cost no steps."""
-    state = _begin(ensemble.models, settings, ensemble.params, source)
+    state = begin_search(ensemble.models, settings, ensemble.params, source)
     return search_on(ensemble, BeamSearch(settings), state, most=state.open.shape[-1])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _begin(
+def begin_search(
     models: tuple[ModelConfig, ...],
     settings: DecodeConfig,
     params: tuple[DecodingParams, ...],

@@ -20,7 +20,7 @@ from transformer.model.encoder_decoder import (
     run_layer,
 )
 from transformer.model.layers import KeyValue, causal_mask, padding_mask
-from transformer.model.params import Layer, Norm, Params, unstack
+from transformer.model.params import Layer, Norm, Params, output_layer, unstack
 
 
 @struct.dataclass
@@ -166,7 +166,7 @@ def decode_step(
         self_kv.append(kv)
     x = final_norm(config, params.norm, x)
     cache = cache.replace(self_kv=tuple(self_kv), ancestry=ancestry, position=cache.position + 1)
-    return logits(embedding, x).reshape(batch * beam, -1), cache
+    return logits(output_layer(params.params), x).reshape(batch * beam, -1), cache
 
 
 def ancestry_mask(

@@ -1,5 +1,7 @@
 """Figure 1: the encoder and the decoder, together or one of them alone."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -22,7 +24,16 @@ from transformer.model.layers import (
     residual,
     split,
 )
-from transformer.model.params import Classifier, Embedding, Layer, Norm, Params, Stack, tables
+from transformer.model.params import (
+    Embedding,
+    Layer,
+    Norm,
+    OutputLayer,
+    Params,
+    Stack,
+    output_layer,
+    tables,
+)
 
 
 @struct.dataclass
@@ -58,7 +69,14 @@ class Past:
 def predict(
     config: ModelConfig, params: Params, batch: Batch, key: Key[Array, ""] | None = None
 ) -> Float[Array, "B T V"]:
-    """Logits at every position of `batch.target_out`, float32.
+    """Logits at every position of `batch.target_out`, float32."""
+    return logits(output_layer(params), output_states(config, params, batch, key))
+
+
+def output_states(
+    config: ModelConfig, params: Params, batch: Batch, key: Key[Array, ""] | None = None
+) -> Float[Array, "B T D"]:
+    """What the logits are made of, at every position of `batch.target_out`.
 
     The parameters say what is read: the source where there is an encoder, `target_in` where there
     is a decoder. An encoder alone predicts its own tokens, or a class at the only position.
@@ -66,10 +84,10 @@ def predict(
     encoder_key, decoder_key = split(key, 2)
     memory = None if params.encoder is None else encode(config, params, batch.source, encoder_key)
     if params.classifier is not None:
-        return classify(params.classifier, memory)[:, None]
+        return mean_state(memory)
     if params.decoder is None:
-        return logits(params.embedding, memory.states)
-    return decode(config, params, memory, batch.target_in, decoder_key)
+        return memory.states
+    return run_decoder(config, params, memory, batch.target_in, decoder_key)[0]
 
 
 def encode(
@@ -89,8 +107,7 @@ def encode(
         params, key = layer_and_key
         return run_layer(config, params, x, mask, offsets, key=key)[0], None
 
-    keys = layer_keys(stack_key, params.encoder)
-    x, _ = jax.lax.scan(recomputed(config, layer), x, (params.encoder.layers, keys))
+    x, _ = run_stack(config, layer, x, params.encoder, stack_key)
     return Memory(final_norm(config, params.encoder.norm, x), mask, (source != PAD).sum(-1))
 
 
@@ -103,7 +120,7 @@ def decode(
 ) -> Float[Array, "B T V"]:
     """Logits for the token after each position of `target_in` (teacher forcing), float32."""
     x, _ = run_decoder(config, params, memory, target_in, key)
-    return logits(params.embedding, x)
+    return logits(output_layer(params), x)
 
 
 def cross_attention_weights(
@@ -133,8 +150,7 @@ def run_decoder(
         x, _, weights = run_layer(config, params, x, mask, offsets, memory=seen, key=key)
         return x, weights
 
-    keys = layer_keys(stack_key, params.decoder)
-    x, weights = jax.lax.scan(recomputed(config, layer), x, (params.decoder.layers, keys))
+    x, weights = run_stack(config, layer, x, params.decoder, stack_key)
     return final_norm(config, params.decoder.norm, x), weights
 
 
@@ -156,7 +172,9 @@ def run_layer(
     cross-attention weights.
     """
     self_key, self_sum_key, inner_key, last_key, cross_key, cross_sum_key = split(key, 6)
-    rate = config.attention_dropout
+    attend_to = partial(
+        multi_head_attention, dropout_rate=config.attention_dropout, fused=config.for_gpu
+    )
     weights = None
 
     def self_attention(x):
@@ -164,13 +182,12 @@ def run_layer(
         if past is not None:
             kv = extend(past, kv)
         attention = params.self_attention
-        return multi_head_attention(attention, x, kv, mask, offsets, rate, self_key)[0], kv
+        values, _ = attend_to(attention, x, kv, mask, offsets, key=self_key)
+        return values, kv
 
     def cross_attention(x):
         attention = params.cross_attention
-        return multi_head_attention(
-            attention, x, memory.kv, memory.mask, dropout_rate=rate, key=cross_key
-        )
+        return attend_to(attention, x, memory.kv, memory.mask, key=cross_key)
 
     def position_wise(x):
         return feed_forward(config, params.feed_forward, x, inner_key), None
@@ -186,9 +203,16 @@ def run_layer(
     return x, kv, weights
 
 
-def recomputed(config: ModelConfig, layer):
-    """The same layer, computed again for its gradients if the configuration says so."""
-    return jax.checkpoint(layer, prevent_cse=False) if config.recompute else layer
+def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack, key):
+    """`layer`, a function of x and of its parameters and key, for each layer of the stack.
+
+    Returns what the last made of x, and what else each returned, along a leading axis.
+    """
+    count = jax.tree.leaves(stack.layers)[0].shape[0]
+    keys = None if key is None else jax.random.split(key, count)
+    if config.recompute:  # in a loop: between layers written out XLA would find them alike
+        return jax.lax.scan(jax.checkpoint(layer, prevent_cse=False), x, (stack.layers, keys))
+    return jax.lax.scan(layer, x, (stack.layers, keys), unroll=config.for_gpu)
 
 
 def layer_memory(params: Layer, memory: Memory | None) -> LayerMemory | None:
@@ -240,28 +264,21 @@ def _embed(config, table, learned, tokens, positions, key) -> Float[Array, "B T 
         return embed(config, table, encoding, tokens, key)
 
 
-def logits(embedding: Embedding, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
-    """The pre-softmax linear transformation, by default the embedding matrix (section 3.4)."""
+def logits(output: OutputLayer, x: Float[Array, "B T D"]) -> Float[Array, "B T V"]:
+    """The pre-softmax linear transformation (section 3.4), float32."""
     with jax.named_scope("logits"):
-        scores = contract("btd,vd->btv", x, tables(embedding).output)
-        return scores if embedding.output_bias is None else scores + embedding.output_bias
+        scores = contract("btd,vd->btv", x, output.table)
+        return scores if output.bias is None else scores + output.bias
 
 
-def classify(params: Classifier, memory: Memory) -> Float[Array, "B V"]:
-    """Logits of classes: a linear function of the mean of the states at real tokens."""
-    with jax.named_scope("classifier"):
+def mean_state(memory: Memory) -> Float[Array, "B 1 D"]:
+    """The mean of the states at real tokens, float32: what a classifier judges a sentence by."""
+    with jax.named_scope("mean_state"):
         real = memory.mask[:, 0, 0, :, None]
         states = jnp.where(real, memory.states.astype(jnp.float32), 0)
-        mean = states.sum(1) / jnp.maximum(memory.lengths[:, None], 1)
-        return contract("bd,dv->bv", mean, params.w) + params.b
+        return states.sum(1, keepdims=True) / jnp.maximum(memory.lengths[:, None, None], 1)
 
 
 def final_norm(config: ModelConfig, norm: Norm | None, x: Float[Array, "B T D"]) -> Array:
     """With pre-norm the sum of all sublayers is normalised once more."""
     return x if norm is None else layer_norm(config, norm, x)
-
-
-def layer_keys(key, stack: Stack):
-    """A key for each layer, or none."""
-    count = jax.tree.leaves(stack.layers)[0].shape[0]
-    return None if key is None else jax.random.split(key, count)

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,8 @@ from transformer.config import ModelConfig
 from transformer.model.batch import PAD
 from transformer.model.params import Attention, FeedForward, Norm
 
-ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "gelu": partial(jax.nn.gelu, approximate=False),
-    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
-    "swish": jax.nn.swish,
-}
+LONG = 96
+"""Keys and queries from which a fused kernel is quicker than products (benchmarks/attention.py)."""
 Extra = TypeVar("Extra")
 
 
@@ -57,9 +53,48 @@ def attend(
     scores = contract("bhtk,bhks->bhts", q.astype(k.dtype), k) / math.sqrt(q.shape[-1])
     if bias is not None:
         scores = scores + bias
-    weights = jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min))
-    dropped = dropout(weights, dropout_rate, key).astype(v.dtype)
+    weights = softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min), v.dtype)
+    dropped = dropout(weights, dropout_rate, key)
     return contract("bhts,bhsk->bhtk", dropped, v).astype(v.dtype), weights
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def softmax(scores: Float[Array, "*B S"], dtype: Any) -> Float[Array, "*B S"]:
+    """Computed in float32, kept in the precision that it is used in."""
+    return jax.nn.softmax(scores).astype(dtype)
+
+
+def _softmax_forward(scores, dtype):
+    weights = softmax(scores, dtype)
+    return weights, weights
+
+
+def _softmax_backward(dtype, weights, gradient):
+    weights, gradient = weights.astype(jnp.float32), gradient.astype(jnp.float32)
+    return (weights * (gradient - (weights * gradient).sum(-1, keepdims=True)),)
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
+def fits_kernel(q: Array, kv: KeyValue, bias: Array | None, dropout_rate: float) -> bool:
+    """Whether `attend_in_kernel` computes the same as `attend`, and quicker."""
+    same = bias is None and dropout_rate == 0 and q.dtype == kv.k.dtype == jnp.bfloat16
+    return same and min(q.shape[2], kv.v.shape[2]) >= LONG and q.shape[3] % 8 == 0
+
+
+def attend_in_kernel(
+    q: Float[Array, "B H T K"],
+    k: Float[Array, "B H K S"],
+    v: Float[Array, "B H S K"],
+    mask: Bool[Array, "#B 1 #T #S"],
+) -> Float[Array, "B H T K"]:
+    """`attend` as one kernel of cuDNN's, which never holds the weights (Dao et al., 2022): on
+    NVIDIA's GPUs, in 16 bits, without dropout and bias."""
+    mask = jnp.broadcast_to(mask, (*mask.shape[:2], q.shape[2], v.shape[2]))
+    q, k, v = q.swapaxes(1, 2), k.transpose(0, 3, 1, 2), v.swapaxes(1, 2)
+    values = jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn")
+    return values.swapaxes(1, 2)
 
 
 def multi_head_attention(
@@ -70,15 +105,20 @@ def multi_head_attention(
     offsets: Int[Array, "#B #T S"] | None = None,
     dropout_rate: float = 0.0,
     key: Key[Array, ""] | None = None,
-) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"]]:
+    fused: bool = False,
+) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
     """Section 3.2.2. Self, masked and cross attention differ only in `kv` and `mask`.
 
     `offsets` say how far each key is from each query, for relative positions. Returns the output
-    and the attention weights.
+    and the attention weights; `fused` leaves the weights out where a kernel can and should.
     """
     q = project(x, params.w_q, params.b_q).swapaxes(1, 2)
     bias = None if params.offset_bias is None else offset_bias(params.offset_bias, offsets)
-    values, weights = attend(q, kv.k, kv.v, mask, bias, dropout_rate, key)
+    rate = 0.0 if key is None else dropout_rate
+    if fused and fits_kernel(q, kv, bias, rate):
+        values, weights = attend_in_kernel(q, kv.k, kv.v, mask), None
+    else:
+        values, weights = attend(q, kv.k, kv.v, mask, bias, rate, key)
     values = values.swapaxes(1, 2).astype(x.dtype)
     return linear("bthk,hkd->btd", values, params.w_o, params.b_o), weights
 
@@ -103,6 +143,28 @@ def offset_bias(
     furthest = table.shape[1] // 2
     rows = jnp.clip(offsets, -furthest, furthest) + furthest
     return table[:, rows].swapaxes(0, 1)
+
+
+@jax.custom_vjp
+def relu(x: Array) -> Array:
+    """max(0, x). Its gradient needs the result alone, which the next product keeps anyway."""
+    return jnp.maximum(x, 0)
+
+
+def _relu_forward(x):
+    y = relu(x)
+    return y, y
+
+
+relu.defvjp(_relu_forward, lambda y, gradient: (jnp.where(y > 0, gradient, 0),))
+
+
+ACTIVATIONS = {
+    "relu": relu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
+    "swish": jax.nn.swish,
+}
 
 
 def feed_forward(
@@ -150,19 +212,40 @@ def _contract_backward(
 contract.defvjp(lambda equation, a, b: (contract(equation, a, b), (a, b)), _contract_backward)
 
 
-@partial(jax.checkpoint, static_argnums=0)
 def layer_norm(
     config: ModelConfig, params: Norm, x: Float[Array, "B T D"]
 ) -> Float[Array, "B T D"]:
-    """Layer normalisation over D (Ba et al., 2016).
+    """Layer normalisation over D (Ba et al., 2016)."""
+    with jax.named_scope("norm"):
+        return _normalise(config.norm_epsilon, params.scale, params.bias, x)
 
-    Its gradient computes it again: keeping x alone takes less memory, and less time.
-    """
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _normalise(epsilon: float, scale: Array, bias: Array, x: Array) -> Array:
+    return _normalise_forward(epsilon, scale, bias, x)[0]
+
+
+def _normalise_forward(epsilon, scale, bias, x):
     x32 = x.astype(jnp.float32)
-    centred = x32 - x32.mean(-1, keepdims=True)
-    variance = jnp.square(centred).mean(-1, keepdims=True)
-    normed = centred * jax.lax.rsqrt(variance + config.norm_epsilon)
-    return (normed * params.scale + params.bias).astype(x.dtype)
+    mean = x32.mean(-1, keepdims=True)
+    deviation = jax.lax.rsqrt(jnp.square(x32 - mean).mean(-1, keepdims=True) + epsilon)
+    normed = (x32 - mean) * deviation
+    return (normed * scale + bias).astype(x.dtype), (x, mean, deviation, scale)
+
+
+def _normalise_backward(epsilon, saved, gradient):
+    """Written out, since that of JAX keeps several arrays of the size of x."""
+    x, mean, deviation, scale = saved
+    gradient = gradient.astype(jnp.float32)
+    normed = (x.astype(jnp.float32) - mean) * deviation
+    scaled = gradient * scale
+    along = (scaled * normed).mean(-1, keepdims=True)
+    x_gradient = deviation * (scaled - scaled.mean(-1, keepdims=True) - normed * along)
+    tokens = tuple(range(x.ndim - 1))
+    return (gradient * normed).sum(tokens), gradient.sum(tokens), x_gradient.astype(x.dtype)
+
+
+_normalise.defvjp(_normalise_forward, _normalise_backward)
 
 
 def residual(
@@ -229,7 +312,10 @@ def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
 
 def dropout(x: Array, rate: float, key: Key[Array, ""] | None) -> Array:
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate)."""
-    return x if key is None or rate == 0 else _drop(x, rate, jax.random.bits(key, (2,)))
+    if key is None or rate == 0:
+        return x
+    with jax.named_scope("dropout"):
+        return _drop(x, rate, jax.random.bits(key, (2,)))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))

@@ -106,6 +106,14 @@ class Params:
     classifier: Classifier | None = None
 
 
+@struct.dataclass
+class OutputLayer:
+    """The linear transformation before the softmax: table [V, D], and bias [V] or None."""
+
+    table: Array
+    bias: Array | None
+
+
 class Tables(NamedTuple):
     """The tables [V, D] that source tokens, target tokens and logits use."""
 
@@ -119,6 +127,13 @@ def tables(embedding: Embedding) -> Tables:
     source = embedding.source
     target = source if embedding.target is None else embedding.target
     return Tables(source, target, target if embedding.output is None else embedding.output)
+
+
+def output_layer(params: Params) -> OutputLayer:
+    """That of the tokens, by default the embedding matrix (section 3.4), or that of the classes."""
+    if params.classifier is not None:
+        return OutputLayer(params.classifier.w.T, params.classifier.b)
+    return OutputLayer(tables(params.embedding).output, params.embedding.output_bias)
 
 
 def init_params(config: ModelConfig, key: Array) -> Params:

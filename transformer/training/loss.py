@@ -1,15 +1,26 @@
-"""Label-smoothed cross-entropy (section 5.4), as sums that are divided once, at the end."""
+"""Label-smoothed cross-entropy (section 5.4), as sums that are divided once, at the end.
+
+Logits are the largest arrays of training by far: so they are made for some positions at a time, and
+so are their gradients, then and there. Those of all positions never exist together.
+"""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from transformer.config import ModelConfig
 from transformer.model.batch import PAD, Batch
-from transformer.model.encoder_decoder import predict
-from transformer.model.params import Params
+from transformer.model.encoder_decoder import logits, output_states
+from transformer.model.params import OutputLayer, Params, output_layer
+
+POSITIONS = 2048
+"""Target positions on a device whose logits exist at a time, at most."""
+POSITIONS_ON_GPU = 8192
+"""The same on a GPU, where products of fewer leave processors idle."""
 
 
 @struct.dataclass
@@ -35,21 +46,12 @@ def token_losses(
     params: Params,
     batch: Batch,
     smoothing: Float[Array, ""] | float,
-    key: Key[Array, ""] | None = None,
 ) -> LossSums:
     """What each position [B, T] adds to the sums; nothing where `target_out` is PAD."""
-    logits = predict(config, params, batch, key)
-    with jax.named_scope("loss"):
-        real = batch.target_out != PAD
-        loss, nll = smoothed_cross_entropy(logits, batch.target_out, smoothing)
-        # Not by argmax, which XLA computes on one core of a CPU.
-        is_largest = _at(batch.target_out, logits) == logits.max(-1)
-        return LossSums(
-            loss=loss * real,
-            nll=jax.lax.stop_gradient(nll) * real,
-            correct=jnp.asarray(is_largest & real, jnp.float32),
-            tokens=jnp.asarray(real, jnp.float32),
-        )
+    x, output = output_states(config, params, batch), output_layer(params)
+    x, labels = _pieces(x, batch.target_out, 1, POSITIONS)
+    losses = jax.lax.map(lambda piece: _losses(output, *piece, smoothing), (x[:, 0], labels[:, 0]))
+    return jax.tree.map(lambda leaf: _joined(leaf[:, None], batch.target_out.shape), losses)
 
 
 def loss_sums(
@@ -58,33 +60,155 @@ def loss_sums(
     batch: Batch,
     smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
+    shards: int = 1,
 ) -> LossSums:
-    """The model's loss on a batch; `key=None` for no dropout."""
-    return jax.tree.map(jnp.sum, token_losses(config, params, batch, smoothing, key))
+    """The model's loss on a batch; `key=None` for no dropout.
+
+    The batch is spread over `shards` devices. Only `loss` carries a gradient.
+    """
+    x = output_states(config, params, batch, key)
+    positions = POSITIONS_ON_GPU if config.for_gpu else POSITIONS
+    return _sums(shards, positions, output_layer(params), x, batch.target_out, smoothing)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _sums(
+    shards: int,
+    positions: int,
+    output: OutputLayer,
+    x: Float[Array, "B T D"],
+    labels: Int[Array, "B T"],
+    smoothing: Float[Array, ""] | float,
+) -> LossSums:
+    """The sums, piece by piece."""
+    return _sums_forward(shards, positions, output, x, labels, smoothing)[0]
+
+
+def _sums_forward(shards, positions, output, x, labels, smoothing):
+    """The sums and the gradients of the loss, for which the logits would have to be made again."""
+
+    def shard_sums(output, x, labels):
+        sums = jax.tree.map(jnp.sum, _losses(output, x, labels, smoothing))
+        return sums.loss, sums
+
+    differentiate = jax.grad(shard_sums, argnums=(0, 1), has_aux=True)
+
+    def add_piece(total, piece):
+        # Each shard has sums of its own: devices need not meet before all pieces are done.
+        (output_gradient, x_gradient), sums = jax.vmap(differentiate, in_axes=(None, 0, 0))(
+            output, *piece
+        )
+        return jax.tree.map(jnp.add, total, (sums, output_gradient)), x_gradient
+
+    zeros = jax.tree.map(lambda leaf: jnp.zeros((shards, *leaf.shape)), (_no_sums(), output))
+    total, x_gradients = jax.lax.scan(add_piece, zeros, _pieces(x, labels, shards, positions))
+    sums, output_gradient = jax.tree.map(lambda leaf: leaf.sum(0), total)
+    return sums, (output_gradient, _joined(x_gradients, x.shape))
+
+
+def _sums_backward(shards, positions, gradients, wanted):
+    output_gradient, x_gradient = jax.tree.map(
+        lambda gradient: (gradient * wanted.loss).astype(gradient.dtype), gradients
+    )
+    return output_gradient, x_gradient, None, None
+
+
+_sums.defvjp(_sums_forward, _sums_backward)
+
+
+def _no_sums() -> LossSums:
+    return LossSums(*[jax.ShapeDtypeStruct((), jnp.float32)] * 4)
+
+
+def _pieces(
+    x: Float[Array, "B T D"], labels: Int[Array, "B T"], shards: int, positions: int
+) -> tuple[Float[Array, "C shards 1 N D"], Int[Array, "C shards 1 N"]]:
+    """Both cut along T into C pieces, each spread over the devices as the whole is."""
+    rows, length = labels.shape
+    least = min(length, -(-rows * length // (shards * positions)))
+    count = min(range(least, 2 * least), key=lambda count: -length % count)  # padding
+
+    def cut(array):
+        rest = array.shape[2:]
+        padded = jnp.pad(array, [(0, 0), (0, -length % count)] + [(0, 0)] * len(rest))
+        pieces = jnp.moveaxis(padded.reshape(shards, rows // shards, count, -1, *rest), 2, 0)
+        return pieces.reshape(count, shards, 1, -1, *rest)
+
+    return cut(x), cut(labels)
+
+
+def _joined(
+    pieces: Float[Array, "C shards 1 N ..."], shape: tuple[int, ...]
+) -> Float[Array, "B T ..."]:
+    """The pieces side by side, without padding."""
+    count, shards = pieces.shape[:2]
+    rows, length, *rest = shape
+    cut = pieces.reshape(count, shards, rows // shards, -1, *rest)
+    return jnp.moveaxis(cut, 0, 2).reshape(rows, -1, *rest)[:, :length]
+
+
+def _losses(
+    output: OutputLayer,
+    x: Float[Array, "B T D"],
+    labels: Int[Array, "B T"],
+    smoothing: Float[Array, ""] | float,
+) -> LossSums:
+    """What each position adds to the sums."""
+    scores = logits(output, x)
+    with jax.named_scope("loss"):
+        real = labels != PAD
+        loss, nll, is_largest = smoothed_cross_entropy(scores, labels, smoothing)
+        return LossSums(
+            loss=loss * real,
+            nll=nll * real,
+            correct=jnp.asarray(is_largest & real, jnp.float32),
+            tokens=jnp.asarray(real, jnp.float32),
+        )
 
 
 @jax.custom_vjp
 def smoothed_cross_entropy(
     logits: Float[Array, "B T V"], labels: Int[Array, "B T"], smoothing: Float[Array, ""] | float
-) -> tuple[Float[Array, "B T"], Float[Array, "B T"]]:
-    """Cross-entropy with q = (1 - smoothing) * onehot(label) + smoothing / V, and with onehot.
+) -> tuple[Float[Array, "B T"], Float[Array, "B T"], Bool[Array, "B T"]]:
+    """Cross-entropy with q = (1 - smoothing) * onehot(label) + smoothing / V, and with onehot; and
+    whether the label's logit is the largest.
 
     -sum_v q_v log p_v = log Z - (1 - smoothing) * logit_label - smoothing * mean_v logit_v, so no
-    distribution over V is ever built. The second result carries no gradient.
+    distribution over V is ever built. Only the first result carries a gradient.
     """
     return _forward(logits, labels, smoothing)[0]
 
 
 def _forward(logits, labels, smoothing):
-    log_z = jax.nn.logsumexp(logits, axis=-1)
-    at_label = _at(labels, logits)
-    loss = log_z - (1 - smoothing) * at_label - smoothing * logits.mean(-1)
-    return (loss, log_z - at_label), (logits, log_z, labels, smoothing)
+    log_z, largest, mean = jax.lax.platform_dependent(
+        logits, cpu=_summary, default=_summary_in_one_pass
+    )
+    at_label = jnp.take_along_axis(logits, labels[..., None], -1)[..., 0]
+    loss = log_z - (1 - smoothing) * at_label - smoothing * mean
+    return (loss, log_z - at_label, at_label == largest), (logits, log_z, labels, smoothing)
 
 
-def _at(labels: Int[Array, "B T"], logits: Float[Array, "B T V"]) -> Float[Array, "B T"]:
-    """The logit of each label."""
-    return jnp.take_along_axis(logits, labels[..., None], -1)[..., 0]
+def _summary(logits: Float[Array, "B T V"]) -> tuple[Float[Array, "B T"], ...]:
+    """log sum_v exp logit_v, and the largest and the mean of them."""
+    return jax.nn.logsumexp(logits, axis=-1), logits.max(-1), logits.mean(-1)
+
+
+def _summary_in_one_pass(logits: Float[Array, "B T V"]) -> tuple[Float[Array, "B T"], ...]:
+    """The same, reading the logits once: for devices that wait for memory and not for exp.
+
+    The sum of exp goes along with the largest so far (Milakov and Gimelshein, 2018,
+    https://arxiv.org/abs/1805.02867).
+    """
+
+    def combine(a, b):
+        largest = jnp.maximum(a[0], b[0])
+        shares = a[1] * jnp.exp(a[0] - largest) + b[1] * jnp.exp(b[0] - largest)
+        return largest, shares, a[2] + b[2]
+
+    none = (jnp.finfo(jnp.float32).min, 0.0, 0.0)
+    each = (logits, jnp.ones_like(logits), logits)
+    largest, shares, total = jax.lax.reduce(each, none, combine, (logits.ndim - 1,))
+    return largest + jnp.log(shares), largest, total / logits.shape[-1]
 
 
 def _backward(residuals, gradients):

@@ -8,6 +8,7 @@ today a wrapper of the same machinery.
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -96,8 +97,9 @@ def jit_update(
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Report]]:
     """`update` compiled for the mesh. Gives up the old state."""
     copied = replicated(mesh)
+    model = replace(config.model, for_gpu=mesh.devices.flat[0].platform == "gpu")
     compiled = jax.jit(
-        partial(update, config.model, config.train.micro_batches),
+        partial(update, model, config.train.micro_batches, mesh.size),
         in_shardings=(copied, copied, split_over(mesh)),
         out_shardings=copied,
         donate_argnums=1,

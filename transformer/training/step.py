@@ -48,11 +48,20 @@ def init_state(config: ModelConfig, key: Key[Array, ""]) -> TrainState:
 
 
 def update(
-    config: ModelConfig, parts: int, numbers: Hyperparameters, state: TrainState, batch: Batch
+    config: ModelConfig,
+    parts: int,
+    shards: int,
+    numbers: Hyperparameters,
+    state: TrainState,
+    batch: Batch,
 ) -> tuple[TrainState, Report]:
-    """One optimizer update on one batch, with a dropout of its own."""
+    """One optimizer update on one batch, with a dropout of its own.
+
+    The batch passes through the model in `parts`, each spread over `shards` devices.
+    """
     key = jax.random.fold_in(state.key, state.step)
-    grads, sums = gradients(config, parts, state.params, batch, numbers.label_smoothing, key)
+    smoothing = numbers.label_smoothing
+    grads, sums = gradients(config, parts, state.params, batch, smoothing, key, shards)
     state, norm = apply(config, numbers, state, grads, sums)
     return state, Report(sums, norm)
 
@@ -64,28 +73,29 @@ def gradients(
     batch: Batch,
     smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
+    shards: int = 1,
 ) -> tuple[Params, LossSums]:
     """Gradients of the summed loss, and the sums, added up over `parts` micro-batches."""
     if parts == 1:
-        return _gradients(config, params, batch, smoothing, key)
+        return _gradients(config, shards, params, batch, smoothing, key)
 
     def add_part(total, index_and_part):
         index, part = index_and_part
         part_key = None if key is None else jax.random.fold_in(key, index)
-        more = _gradients(config, params, part, smoothing, part_key)
+        more = _gradients(config, shards, params, part, smoothing, part_key)
         return jax.tree.map(jnp.add, total, more), None
 
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(partial(_gradients, config), params, batch, smoothing, key),
+        jax.eval_shape(partial(_gradients, config, shards), params, batch, smoothing, key),
     )
     total, _ = jax.lax.scan(add_part, zeros, (jnp.arange(parts), _split_rows(batch, parts)))
     return total
 
 
-def _gradients(config, params, batch, smoothing, key):
+def _gradients(config, shards, params, batch, smoothing, key):
     def summed_loss(params):
-        sums = loss_sums(config, params, batch, smoothing, key)
+        sums = loss_sums(config, params, batch, smoothing, key, shards)
         return sums.loss, sums
 
     return jax.grad(summed_loss, has_aux=True)(params)
