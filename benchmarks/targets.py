@@ -1,0 +1,131 @@
+"""Accelerators that XLA compiles for without having one, and what they are sold for.
+
+Sources, November 2026. NVIDIA: the data sheets of the H100 (SXM) and A100 (SXM, 80 GB), and for
+what XLA wants to know of a GPU its own specifications
+(https://github.com/openxla/xla/tree/main/xla/backends/gpu/target_config/specs). TPUs: the pages of
+Google Cloud (https://cloud.google.com/tpu/docs/v5e and its neighbours), operations and bandwidth
+of a chip.
+"""
+
+import contextlib
+import importlib.util
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import AxisType, Mesh
+
+from transformer.errors import UserError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of accelerator: of one device the operations and bytes a second, and the memory."""
+
+    platform: str
+    """cuda or tpu."""
+    bfloat16: float
+    """Operations a second of dense products of bfloat16."""
+    float32: float
+    """The same of float32, at JAX's default precision: TF32 on GPUs, one pass of bfloat16 on
+    TPUs."""
+    bandwidth: float
+    """Bytes a second between memory and processors."""
+    memory: int
+    """Bytes."""
+    topology: str
+    """How many there are, if nothing else is asked for."""
+    description: str
+    """What XLA calls it: a TPU's name, or the properties of a GPU."""
+
+
+def _gpu(cores: int, bandwidth: int, memory: int, l2: int, shared: int, clock: float, major: int):
+    return f"""
+    gpu_device_info {{
+      threads_per_block_limit: 1024  threads_per_warp: 32  threads_per_core_limit: 2048
+      shared_memory_per_block: 49152  shared_memory_per_core: {shared + 1024}
+      shared_memory_per_block_optin: {shared}
+      registers_per_core_limit: 65536  registers_per_block_limit: 65536
+      block_dim_limit_x: 2147483647  block_dim_limit_y: 65535  block_dim_limit_z: 65535
+      core_count: {cores}  fpus_per_core: {128 if major == 9 else 64}  clock_rate_ghz: {clock}
+      memory_bandwidth: {bandwidth}  device_memory_size: {memory}  l2_cache_size: {l2}
+      cuda_compute_capability {{ major: {major} }}
+    }}
+    platform_name: "CUDA"
+    dnn_version_info {{ major: 9 minor: 8 patch: 0 }}
+    """
+
+
+TARGETS = {
+    "h100": Target(
+        "cuda", 989e12, 494e12, 3.352e12, 84_942_979_072, "1",
+        _gpu(132, 3_352_320_000_000, 84_942_979_072, 52_428_800, 232_448, 1.98, 9),
+    ),
+    "a100": Target(
+        "cuda", 312e12, 156e12, 2.039e12, 85_174_255_616, "1",
+        _gpu(108, 2_039_000_000_000, 85_174_255_616, 41_943_040, 166_912, 1.41, 8),
+    ),
+    "v4": Target("tpu", 275e12, 275e12, 1.228e12, 32 * 2**30, "2x2x1", "v4"),
+    "v5e": Target("tpu", 197e12, 197e12, 0.819e12, 16 * 2**30, "2x2", "v5e"),
+    "v5p": Target("tpu", 459e12, 459e12, 2.765e12, 95 * 2**30, "2x2x1", "v5p"),
+    "v6e": Target("tpu", 918e12, 918e12, 1.64e12, 32 * 2**30, "2x2", "v6e"),
+}  # fmt: skip
+
+
+def mesh_of(name: str) -> tuple[Target, Mesh]:
+    """The target that `KIND` or `KIND:TOPOLOGY` names (h100, h100:8, v5e:2x2), and its devices.
+
+    Raises UserError for a target that is not known, or whose compiler is not installed.
+    """
+    kind, _, topology = name.partition(":")
+    target = TARGETS.get(kind)
+    if target is None:
+        raise UserError(f"no target {kind!r}; there are: {', '.join(TARGETS)}")
+    topology = topology or target.topology
+    try:
+        sides = [int(side) for side in topology.split("x")]
+    except ValueError as error:
+        raise UserError(f"--target {name}: a topology is {target.topology!r}, say") from error
+    described = _gpus(target, math.prod(sides)) if target.platform == "cuda" else None
+    try:
+        described = described or _tpus(target, topology)
+    except Exception as error:  # XLA's own classes, none of them documented
+        raise UserError(f"--target {name}: {str(error).splitlines()[0]}") from error
+    return target, Mesh(described, ("data",), axis_types=(AxisType.Auto,))
+
+
+def _gpus(target: Target, count: int) -> list[jax.Device]:
+    if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        raise UserError("the compiler for NVIDIA's GPUs is not installed: pip install -e '.[plan]'")
+    jax.devices()  # finds the compiler
+    description = topologies.get_topology_desc(
+        platform="cuda",
+        topology_name="described",
+        target_config=target.description,
+        topology=f"1x1x{count}",
+    )
+    return description.devices
+
+
+def _tpus(target: Target, topology: str) -> list[jax.Device]:
+    if importlib.util.find_spec("libtpu") is None:
+        raise UserError("the compiler for TPUs is not installed: pip install -e '.[plan]'")
+    with _environment(TPU_SKIP_MDS_QUERY="1", TPU_WORKER_HOSTNAMES="localhost"):
+        return topologies.get_topology_desc(
+            platform="tpu", topology_name=f"{target.description}:{topology}"
+        ).devices
+
+
+@contextlib.contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """libtpu asks the machines around it what they are, unless told not to."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
