@@ -219,6 +219,8 @@ def products(program: Program, computation: Computation, line: Instruction) -> l
     if line.opcode in FUSIONS:
         inner = program.computations[line.called[0]]
         return [p for each in inner.instructions for p in products(program, inner, each)]
+    if "__cudnn$fmha" in line.attributes:
+        return [_fused_attention(computation, line)]
     is_custom = "matmul" in line.attributes or "gemm" in line.attributes
     if line.opcode not in ("dot", "convolution") and not (
         line.opcode == "custom-call" and is_custom
@@ -232,6 +234,13 @@ def products(program: Program, computation: Computation, line: Instruction) -> l
         axes = line.attribute(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
         summed = math.prod(a.dims[int(axis)] for axis in re.findall(r"\d+", axes))
     return [Product(a, b, result, 2 * result.elements * summed, line.scope)]
+
+
+def _fused_attention(computation: Computation, line: Instruction) -> Product:
+    """Scores and values, of q [B, T, H, K] and k [B, S, H, K]; backwards five such products."""
+    q, k = (computation.by_name[name].shapes[0] for name in line.operands[:2])
+    count = 5 if "Backward" in line.attributes else 2
+    return Product(q, k, line.shapes[0], count * 2 * q.elements * k.dims[1], line.scope)
 
 
 def _convolution_terms(line: Instruction, a: Shape, b: Shape) -> int:
@@ -264,8 +273,8 @@ def moved(program: Program, computation: Computation, line: Instruction) -> int:
         inner = program.computations[line.called[0]]
         results = line.shapes if line.opcode == "fusion" else inner.root.shapes
         return _moved_by_fusion(inner, operands, results)
-    if line.opcode == "custom-call" and "matmul" in line.attributes:
-        written = line.shapes[0].size  # the second is space to work in
+    if line.opcode == "custom-call":  # bytes that nobody asked for are space to work in
+        written = _from_memory(shape for shape in line.shapes if shape.dtype not in ("s8", "u8"))
     if line.opcode in SLICES:
         return 2 * written
     if line.opcode == "slice-start":  # ((whole), part, context)

@@ -7,11 +7,8 @@ Google Cloud (https://cloud.google.com/tpu/docs/v5e and its neighbours), operati
 of a chip.
 """
 
-import contextlib
 import importlib.util
 import math
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import jax
@@ -113,19 +110,5 @@ def _gpus(target: Target, count: int) -> list[jax.Device]:
 def _tpus(target: Target, topology: str) -> list[jax.Device]:
     if importlib.util.find_spec("libtpu") is None:
         raise UserError("the compiler for TPUs is not installed: pip install -e '.[plan]'")
-    with _environment(TPU_SKIP_MDS_QUERY="1", TPU_WORKER_HOSTNAMES="localhost"):
-        return topologies.get_topology_desc(
-            platform="tpu", topology_name=f"{target.description}:{topology}"
-        ).devices
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """libtpu asks the machines around it what they are, unless told not to."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+    name = f"{target.description}:{topology}"
+    return topologies.get_topology_desc(platform="tpu", topology_name=name).devices

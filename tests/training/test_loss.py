@@ -139,7 +139,7 @@ def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
 ):
     monkeypatch.setattr(loss, "POSITIONS", positions)
     model = small_config(model=changes).model
-    params, batch = random_params(model), random_batch(rows=4)
+    params, batch = random_params(model), random_batch(rows=4, target_length=11)
     if model.classes:
         batch = batch.replace(target_out=jnp.asarray([[1], [4], [PAD], [2]]))
 
