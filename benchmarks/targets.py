@@ -3,8 +3,8 @@
 Sources, November 2026. NVIDIA: the data sheets of the H100 (SXM) and A100 (SXM, 80 GB), and for
 what XLA wants to know of a GPU its own specifications
 (https://github.com/openxla/xla/tree/main/xla/backends/gpu/target_config/specs). TPUs: the pages of
-Google Cloud (https://cloud.google.com/tpu/docs/v5e and its neighbours), operations and bandwidth
-of a chip.
+Google Cloud (https://cloud.google.com/tpu/docs/v5e and its neighbours), of a chip; but what XLA
+calls a device of v4 here is half a chip.
 """
 
 import importlib.util
@@ -65,7 +65,7 @@ TARGETS = {
         "cuda", 312e12, 156e12, 2.039e12, 85_174_255_616, "1",
         _gpu(108, 2_039_000_000_000, 85_174_255_616, 41_943_040, 166_912, 1.41, 8),
     ),
-    "v4": Target("tpu", 275e12, 275e12, 1.228e12, 32 * 2**30, "2x2x1", "v4"),
+    "v4": Target("tpu", 137.5e12, 137.5e12, 0.614e12, 16 * 2**30, "2x2x1", "v4"),
     "v5e": Target("tpu", 197e12, 197e12, 0.819e12, 16 * 2**30, "2x2", "v5e"),
     "v5p": Target("tpu", 459e12, 459e12, 2.765e12, 95 * 2**30, "2x2x1", "v5p"),
     "v6e": Target("tpu", 918e12, 918e12, 1.64e12, 32 * 2**30, "2x2", "v6e"),

@@ -1,6 +1,7 @@
 """One device, four devices, and a literal jax.pmap: the same gradients."""
 
 from functools import partial
+from unittest import mock
 
 import jax
 import numpy as np
@@ -140,3 +141,24 @@ def test_one_process_agrees_with_itself_at_once():
     assert not should_stop()
     stopping[0] = True
     assert should_stop()
+
+
+@pytest.mark.parametrize(
+    "platform, capability, recompute, for_gpu",
+    [
+        ("cpu", None, False, False),
+        ("tpu", None, True, False),
+        ("gpu", "9.0", False, True),
+        ("gpu", "7.5", False, False),
+        ("gpu", "gfx942", False, False),
+    ],
+)
+def test_a_model_is_computed_as_its_device_likes_it(
+    small_model, platform, capability, recompute, for_gpu
+):
+    device = mock.Mock(spec=jax.Device, platform=platform)
+    if capability is not None:
+        device.compute_capability = capability
+    model = sharding.fitted(small_model(), device)
+    assert (model.recompute, model.for_gpu) == (recompute, for_gpu)
+    assert sharding.fitted(small_model(recompute=True), device).recompute

@@ -93,7 +93,8 @@ class ModelConfig:
     max_offset: Positive = 64
     """With relative positions: tokens further away than this count as this far."""
     recompute: bool = False
-    """Compute each layer again for its gradients: less memory, about a third more time."""
+    """Compute each layer again for its gradients: less memory, about a third more time; on TPUs it
+    is always done."""
     for_gpu: Fact[bool] = False
     """Layers that are not computed again stand one after the other in the program instead of in a
     loop, and long attention is one kernel; filled in for training on NVIDIA's GPUs."""

@@ -96,8 +96,7 @@ def jit_update(
     mesh: Mesh, config: Config
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Report]]:
     """`update` compiled for the mesh. Gives up the old state."""
-    copied = replicated(mesh)
-    model = replace(config.model, for_gpu=mesh.devices.flat[0].platform == "gpu")
+    copied, model = replicated(mesh), fitted(config.model, mesh.devices.flat[0])
     compiled = jax.jit(
         partial(update, model, config.train.micro_batches, mesh.size),
         in_shardings=(copied, copied, split_over(mesh)),
@@ -105,6 +104,20 @@ def jit_update(
         donate_argnums=1,
     )
     return partial(compiled, hyperparameters(config))
+
+
+def fitted(model: ModelConfig, device: jax.Device) -> ModelConfig:
+    """The same model, computed as is quickest on such a device.
+
+    A TPU computes layers again rather than writing what they keep to its memory and reading it
+    (estimated: benchmarks/compiled.py). The kernels for NVIDIA's GPUs want Ampere or later.
+    """
+    capability = getattr(device, "compute_capability", "0")  # AMD's begin with letters
+    return replace(
+        model,
+        recompute=model.recompute or device.platform == "tpu",
+        for_gpu=capability[0].isdigit() and float(capability) >= 8,
+    )
 
 
 def jit_sentence_sums(mesh: Mesh, config: ModelConfig) -> Callable[[Params, Batch], LossSums]:
