@@ -46,6 +46,7 @@ from jax.sharding import Mesh, SingleDeviceSharding
 from benchmarks.hlo import COLLECTIVES, Product, Program, executed, moved, parse, products
 from benchmarks.measure import full_batch, table, versions
 from benchmarks.targets import Target, mesh_of
+from benchmarks.work import traced_update
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config
@@ -57,8 +58,6 @@ from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search
 from transformer.model.cached_decoder import decoding_params
 from transformer.model.params import init_params
-from transformer.training import sharding
-from transformer.training.step import init_state
 
 PARTS = {
     "vocabulary": ("logits", "loss", "embed"),
@@ -131,10 +130,8 @@ def lowered_update(
     sentences = max(1, round(command.tokens / command.length / rows)) * rows
     size = config.model.target_vocab_size
     batch = full_batch(sentences, command.length, command.length, size)
-    state = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
     print(f"{sentences} sentences of {command.length} tokens on either side")
-    update = sharding.jit_update(mesh, config)
-    return update.func.trace(*update.args, state, batch).lower(lowering_platforms=(platform,))
+    return traced_update(mesh, config, batch).lower(lowering_platforms=(platform,))
 
 
 def lowered_search(mesh: Mesh, config: Config, length: int, platform: str) -> jax.stages.Lowered:
@@ -230,7 +227,8 @@ def product_rows(program: Program, command: Compiled) -> list[dict[str, str]]:
     for computation, line, times in executed(program, command.length):
         for product in products(program, computation, line):
             shapes = (str(product.a), str(product.b), str(product.result))
-            kind = (part_of(product.scope), product.scope.rsplit("/", 2)[-2], *shapes)
+            equation = product.scope.rpartition("/")[0].rpartition("/")[2]
+            kind = (part_of(product.scope), equation, *shapes)
             kinds[kind] += times
             operations[kind] += times * product.operations
     wide = [kind for kind in kinds if not all(shape.startswith("bf16") for shape in kind[2:4])]

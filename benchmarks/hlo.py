@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-BITS = {"pred": 8, "bf16": 16, "token": 0, "opaque": 0}
-"""Of the types whose name does not end in their bits, or that are stored in more."""
+BITS = {"pred": 8, "token": 0, "opaque": 0}
+"""Of the types whose name does not say how many they have."""
 FREE = {
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id",
     "replica-id", "iota", "opt-barrier",
@@ -43,8 +43,8 @@ class Shape(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes."""
-        digits = re.search(r"\d+", self.dtype)
-        bits = BITS.get(self.dtype) if self.dtype in BITS else int(digits[0]) if digits else 8
+        named = self.dtype in BITS
+        bits = BITS[self.dtype] if named else int(re.search(r"\d+", self.dtype)[0])
         return self.elements * bits // 8
 
     def __str__(self) -> str:
@@ -85,8 +85,8 @@ class Instruction(NamedTuple):
 class Computation:
     """A list of instructions; the last, or the one marked ROOT, is the result."""
 
-    def __init__(self, name: str, instructions: list[Instruction]):
-        self.name, self.instructions = name, instructions
+    def __init__(self, instructions: list[Instruction]):
+        self.instructions = instructions
 
     @cached_property
     def by_name(self) -> dict[str, Instruction]:
@@ -129,7 +129,7 @@ def parse(text: str) -> Program:
             name, lines = header[2], []
             entry = name if header[1] else entry
         elif line.startswith("}"):
-            computations[name] = Computation(name, lines)
+            computations[name] = Computation(lines)
         elif name and " = " in line:
             lines.append(_instruction(line))
     return Program(computations, entry)
@@ -229,7 +229,7 @@ def products(program: Program, computation: Computation, line: Instruction) -> l
     a, b = (computation.by_name[name].shapes[0] for name in line.operands[:2])
     result = line.shapes[0]
     if line.opcode == "convolution":
-        summed = _convolution_terms(line, a, b)
+        summed = _convolution_terms(line, b)
     else:
         axes = line.attribute(r'lhs_contracting_dim(?:s=\{|ensions":\[)([\d,"]*)')
         summed = math.prod(a.dims[int(axis)] for axis in re.findall(r"\d+", axes))
@@ -243,7 +243,7 @@ def _fused_attention(computation: Computation, line: Instruction) -> Product:
     return Product(q, k, line.shapes[0], count * 2 * q.elements * k.dims[1], line.scope)
 
 
-def _convolution_terms(line: Instruction, a: Shape, b: Shape) -> int:
+def _convolution_terms(line: Instruction, b: Shape) -> int:
     """Products that are added up for one element: TPUs write matrix products as convolutions.
 
     The kernel's input features are summed over. Its window either is summed over too or, where the

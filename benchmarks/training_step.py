@@ -56,7 +56,7 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
-from benchmarks.work import step_operations
+from benchmarks.work import step_operations, traced_update
 from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig, OptimizerConfig
 from transformer.config.settings import Fraction, Positive
@@ -157,9 +157,8 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
 
 def planned_bytes(config: Config, batch: Batch) -> int:
     """Memory of our update by XLA's analysis: the state, which it gives up, and what is beside."""
-    state = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
-    update = sharding.jit_update(sharding.make_mesh(), config)
-    plan = update.func.lower(*update.args, state, batch).compile().memory_analysis()
+    traced = traced_update(sharding.make_mesh(), config, batch)
+    plan = traced.lower().compile().memory_analysis()
     return plan.argument_size_in_bytes + plan.temp_size_in_bytes
 
 

@@ -100,8 +100,10 @@ def _sums_forward(shards, positions, output, x, labels, smoothing):
         )
         return jax.tree.map(jnp.add, total, (sums, output_gradient)), x_gradient
 
-    zeros = jax.tree.map(lambda leaf: jnp.zeros((shards, *leaf.shape)), (_no_sums(), output))
-    total, x_gradients = jax.lax.scan(add_piece, zeros, _pieces(x, labels, shards, positions))
+    no_sums = LossSums(*jnp.zeros((4, shards)))
+    no_gradient = jax.tree.map(lambda leaf: jnp.zeros((shards, *leaf.shape)), output)
+    pieces = _pieces(x, labels, shards, positions)
+    total, x_gradients = jax.lax.scan(add_piece, (no_sums, no_gradient), pieces)
     sums, output_gradient = jax.tree.map(lambda leaf: leaf.sum(0), total)
     return sums, (output_gradient, _joined(x_gradients, x.shape))
 
@@ -114,10 +116,6 @@ def _sums_backward(shards, positions, gradients, wanted):
 
 
 _sums.defvjp(_sums_forward, _sums_backward)
-
-
-def _no_sums() -> LossSums:
-    return LossSums(*[jax.ShapeDtypeStruct((), jnp.float32)] * 4)
 
 
 def _pieces(
