@@ -61,7 +61,7 @@ from transformer.model.params import init_params
 
 PARTS = {
     "vocabulary": ("logits", "loss", "embed"),
-    "attention": ("self_attention", "cross_attention"),
+    "attention": ("self_attention", "cross_attention", "shard_map"),  # a TPU's kernel
     "feed-forward": ("feed_forward",),
     "norms": ("norm",),
     "dropout": ("dropout",),

@@ -219,7 +219,7 @@ def products(program: Program, computation: Computation, line: Instruction) -> l
     if line.opcode in FUSIONS:
         inner = program.computations[line.called[0]]
         return [p for each in inner.instructions for p in products(program, inner, each)]
-    if "__cudnn$fmha" in line.attributes:
+    if "__cudnn$fmha" in line.attributes or line.name.startswith("splash_mha"):
         return [_fused_attention(computation, line)]
     is_custom = "matmul" in line.attributes or "gemm" in line.attributes
     if line.opcode not in ("dot", "convolution") and not (
@@ -237,10 +237,16 @@ def products(program: Program, computation: Computation, line: Instruction) -> l
 
 
 def _fused_attention(computation: Computation, line: Instruction) -> Product:
-    """Scores and values, of q [B, T, H, K] and k [B, S, H, K]; backwards five such products."""
-    q, k = (computation.by_name[name].shapes[0] for name in line.operands[:2])
-    count = 5 if "Backward" in line.attributes else 2
-    return Product(q, k, line.shapes[0], count * 2 * q.elements * k.dims[1], line.scope)
+    """Scores and values, of q and k; backwards five such products, or three for the gradient of q
+    and four for those of k and v. Axes are [B, T, H, K] in cuDNN's kernel, [B, H, T, K] in a
+    TPU's, whose first operands are blocks of the mask. Counts what a mask hides, too."""
+    operands = [computation.by_name[name].shapes[0] for name in line.operands]
+    q, k = [shape for shape in operands if shape.dtype == "bf16" and len(shape.dims) == 4][:2]
+    if "fmha" in line.attributes:
+        count, keys = (5 if "Backward" in line.attributes else 2), k.dims[1]
+    else:
+        count, keys = {"fwd": 2, "dq": 3, "dkv": 4}[line.name.split("_")[2]], k.dims[2]
+    return Product(q, k, line.shapes[0], count * 2 * q.elements * keys, line.scope)
 
 
 def _convolution_terms(line: Instruction, b: Shape) -> int:

@@ -83,6 +83,18 @@ def test_fused_attention_costs_its_products(backwards, count):
     assert costs(text) == (count * 2 * 4 * 2 * 8 * 10 * 16, size)
 
 
+@pytest.mark.parametrize("kernel, count", [("fwd", 2), ("dq", 3), ("dkv", 4)])
+def test_fused_attention_of_tpus_costs_its_products(kernel, count):
+    text = program(
+        "  %m = s8[1,4,4] parameter(0)\n  %q = bf16[4,2,8,16] parameter(1)\n"
+        "  %k = bf16[4,2,10,16] parameter(2)\n"
+        f"  ROOT %splash_mha_{kernel}_segmented.1 = bf16[4,2,8,16] custom-call(%m, %q, %k, %k), "
+        'custom_call_target="tpu_custom_call"'
+    )
+    size = 1 * 4 * 4 + 2 * (2 * 4 * 2 * 8 * 16 + 2 * 4 * 2 * 10 * 16)
+    assert costs(text) == (count * 2 * 4 * 2 * 8 * 10 * 16, size)
+
+
 @pytest.mark.parametrize(
     "window, labels, terms",
     [

@@ -306,7 +306,7 @@ def test_layers_computed_again_or_written_out_are_the_same_layers(
         return jax.jit(jax.grad(loss))(params, jax.random.key(0))
 
     usual = gradient()
-    for other in (gradient(recompute=True), gradient(for_gpu=True)):
+    for other in (gradient(recompute=True), gradient(accelerator="gpu")):
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), other, usual)
 
 

@@ -11,16 +11,13 @@ import pytest
 from transformer.model.batch import PAD
 from transformer.model.encoder_decoder import offsets_between
 from transformer.model.layers import (
-    LONG,
     KeyValue,
     attend,
-    attend_in_kernel,
     causal_mask,
     contract,
     dropout,
     embed,
     feed_forward,
-    fits_kernel,
     key_value,
     layer_norm,
     linear,
@@ -247,48 +244,6 @@ def test_layer_norms_gradients_are_flaxs(small_model):
     found, expected = (jax.grad(f, (0, 1, 2))(scale, bias, x) for f in (ours, theirs))
     for gradient, other in zip(found, expected):
         np.testing.assert_allclose(gradient, other, atol=1e-5)
-
-
-# ---------------------------------------------------------------- one kernel for long attention
-
-
-@pytest.mark.parametrize(
-    "tokens, keys, width, dtype, bias, rate, fits",
-    [
-        (LONG, LONG, 64, jnp.bfloat16, None, 0.0, True),
-        (LONG - 1, LONG, 64, jnp.bfloat16, None, 0.0, False),
-        (LONG, LONG - 1, 64, jnp.bfloat16, None, 0.0, False),
-        (LONG, LONG, 60, jnp.bfloat16, None, 0.0, False),
-        (LONG, LONG, 64, jnp.float32, None, 0.0, False),
-        (LONG, LONG, 64, jnp.bfloat16, jnp.zeros((1, 1, 1, LONG)), 0.0, False),
-        (LONG, LONG, 64, jnp.bfloat16, None, 0.1, False),
-    ],
-)
-def test_a_kernel_takes_long_attention_in_16_bits_without_bias_and_dropout(
-    tokens, keys, width, dtype, bias, rate, fits
-):
-    q = jnp.zeros((1, 2, tokens, width), dtype)
-    kv = KeyValue(jnp.zeros((1, 2, width, keys), dtype), jnp.zeros((1, 2, keys, width), dtype))
-    assert fits_kernel(q, kv, bias, rate) == fits
-
-
-@pytest.mark.skipif(jax.default_backend() != "gpu", reason="the kernel is for NVIDIA's GPUs")
-@pytest.mark.parametrize("causal", [True, False])
-def test_the_kernel_computes_what_the_products_do(causal):
-    q, k, v, weight = jax.random.normal(jax.random.key(0), (4, 3, 2, LONG, 64), jnp.bfloat16)
-    lengths = jnp.asarray([LONG, 1, LONG // 2])[:, None, None, None]
-    mask = causal_mask(LONG) if causal else jnp.arange(LONG) < lengths
-
-    def gradients(attention, dtype):
-        def weighted_sum(q, k, v):
-            return jnp.vdot(attention(q, k.mT, v), weight, preferred_element_type=jnp.float32)
-
-        return jax.jit(jax.grad(weighted_sum, (0, 1, 2)))(*(x.astype(dtype) for x in (q, k, v)))
-
-    ours = gradients(lambda *qkv: attend_in_kernel(*qkv, mask), jnp.bfloat16)
-    exact = gradients(lambda *qkv: attend(*qkv, mask)[0], jnp.float32)
-    for a, b in zip(ours, exact):
-        np.testing.assert_allclose(a.astype(jnp.float32), b, atol=0.02 * float(jnp.abs(b).max()))
 
 
 # ---------------------------------------------------------------- dropout

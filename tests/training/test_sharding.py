@@ -144,21 +144,21 @@ def test_one_process_agrees_with_itself_at_once():
 
 
 @pytest.mark.parametrize(
-    "platform, capability, recompute, for_gpu",
+    "platform, capability, recompute, accelerator",
     [
-        ("cpu", None, False, False),
-        ("tpu", None, True, False),
-        ("gpu", "9.0", False, True),
-        ("gpu", "7.5", False, False),
-        ("gpu", "gfx942", False, False),
+        ("cpu", None, False, ""),
+        ("tpu", None, True, "tpu"),
+        ("gpu", "9.0", False, "gpu"),
+        ("gpu", "7.5", False, ""),
+        ("gpu", "gfx942", False, ""),
     ],
 )
 def test_a_model_is_computed_as_its_device_likes_it(
-    small_model, platform, capability, recompute, for_gpu
+    small_model, platform, capability, recompute, accelerator
 ):
     device = mock.Mock(spec=jax.Device, platform=platform)
     if capability is not None:
         device.compute_capability = capability
     model = sharding.fitted(small_model(), device)
-    assert (model.recompute, model.for_gpu) == (recompute, for_gpu)
+    assert (model.recompute, model.accelerator) == (recompute, accelerator)
     assert sharding.fitted(small_model(recompute=True), device).recompute

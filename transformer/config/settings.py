@@ -95,9 +95,10 @@ class ModelConfig:
     recompute: bool = False
     """Compute each layer again for its gradients: less memory, about a third more time; on TPUs it
     is always done."""
-    for_gpu: Fact[bool] = False
-    """Layers that are not computed again stand one after the other in the program instead of in a
-    loop, and long attention is one kernel; filled in for training on NVIDIA's GPUs."""
+    accelerator: Fact[str] = ""
+    """What the program is made for, "gpu" (NVIDIA) or "tpu"; filled in for training on one. Long
+    attention is one kernel there; on GPUs layers that are not computed again stand one after the
+    other in the program instead of in a loop."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
 

@@ -173,7 +173,9 @@ def run_layer(
     """
     self_key, self_sum_key, inner_key, last_key, cross_key, cross_sum_key = split(key, 6)
     attend_to = partial(
-        multi_head_attention, dropout_rate=config.attention_dropout, fused=config.for_gpu
+        multi_head_attention,
+        dropout_rate=config.attention_dropout,
+        accelerator=config.accelerator,
     )
     weights = None
 
@@ -212,7 +214,7 @@ def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack
     keys = None if key is None else jax.random.split(key, count)
     if config.recompute:  # in a loop: between layers written out XLA would find them alike
         return jax.lax.scan(jax.checkpoint(layer, prevent_cse=False), x, (stack.layers, keys))
-    return jax.lax.scan(layer, x, (stack.layers, keys), unroll=config.for_gpu)
+    return jax.lax.scan(layer, x, (stack.layers, keys), unroll=config.accelerator == "gpu")
 
 
 def layer_memory(params: Layer, memory: Memory | None) -> LayerMemory | None:

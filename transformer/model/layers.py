@@ -19,10 +19,9 @@ from jaxtyping import Bool, Float, Int, Key, UInt
 
 from transformer.config import ModelConfig
 from transformer.model.batch import PAD
+from transformer.model.kernels import attend_in_kernel, fits_kernel
 from transformer.model.params import Attention, FeedForward, Norm
 
-LONG = 96
-"""Keys and queries from which a fused kernel is quicker than products (benchmarks/attention.py)."""
 Extra = TypeVar("Extra")
 
 
@@ -77,26 +76,6 @@ def _softmax_backward(dtype, weights, gradient):
 softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
-def fits_kernel(q: Array, kv: KeyValue, bias: Array | None, dropout_rate: float) -> bool:
-    """Whether `attend_in_kernel` computes the same as `attend`, and quicker."""
-    same = bias is None and dropout_rate == 0 and q.dtype == kv.k.dtype == jnp.bfloat16
-    return same and min(q.shape[2], kv.v.shape[2]) >= LONG and q.shape[3] % 8 == 0
-
-
-def attend_in_kernel(
-    q: Float[Array, "B H T K"],
-    k: Float[Array, "B H K S"],
-    v: Float[Array, "B H S K"],
-    mask: Bool[Array, "#B 1 #T #S"],
-) -> Float[Array, "B H T K"]:
-    """`attend` as one kernel of cuDNN's, which never holds the weights (Dao et al., 2022): on
-    NVIDIA's GPUs, in 16 bits, without dropout and bias."""
-    mask = jnp.broadcast_to(mask, (*mask.shape[:2], q.shape[2], v.shape[2]))
-    q, k, v = q.swapaxes(1, 2), k.transpose(0, 3, 1, 2), v.swapaxes(1, 2)
-    values = jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn")
-    return values.swapaxes(1, 2)
-
-
 def multi_head_attention(
     params: Attention,
     x: Float[Array, "B T D"],
@@ -105,18 +84,18 @@ def multi_head_attention(
     offsets: Int[Array, "#B #T S"] | None = None,
     dropout_rate: float = 0.0,
     key: Key[Array, ""] | None = None,
-    fused: bool = False,
+    accelerator: str = "",
 ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
     """Section 3.2.2. Self, masked and cross attention differ only in `kv` and `mask`.
 
     `offsets` say how far each key is from each query, for relative positions. Returns the output
-    and the attention weights; `fused` leaves the weights out where a kernel can and should.
+    and the attention weights, or no weights where the accelerator has a kernel that fits.
     """
     q = project(x, params.w_q, params.b_q).swapaxes(1, 2)
     bias = None if params.offset_bias is None else offset_bias(params.offset_bias, offsets)
     rate = 0.0 if key is None else dropout_rate
-    if fused and fits_kernel(q, kv, bias, rate):
-        values, weights = attend_in_kernel(q, kv.k, kv.v, mask), None
+    if fits_kernel(accelerator, q, kv.k, bias, rate):
+        values, weights = attend_in_kernel(accelerator, q, kv.k, kv.v, mask), None
     else:
         values, weights = attend(q, kv.k, kv.v, mask, bias, rate, key)
     values = values.swapaxes(1, 2).astype(x.dtype)

@@ -67,7 +67,7 @@ def loss_sums(
     The batch is spread over `shards` devices. Only `loss` carries a gradient.
     """
     x = output_states(config, params, batch, key)
-    positions = POSITIONS_ON_GPU if config.for_gpu else POSITIONS
+    positions = POSITIONS_ON_GPU if config.accelerator == "gpu" else POSITIONS
     return _sums(shards, positions, output_layer(params), x, batch.target_out, smoothing)
 
 

@@ -97,8 +97,13 @@ def jit_update(
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Report]]:
     """`update` compiled for the mesh. Gives up the old state."""
     copied, model = replicated(mesh), fitted(config.model, mesh.devices.flat[0])
+
+    def update_on_mesh(*arguments):
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # a TPU's kernel asks for it
+            return update(model, config.train.micro_batches, mesh.size, *arguments)
+
     compiled = jax.jit(
-        partial(update, model, config.train.micro_batches, mesh.size),
+        update_on_mesh,
         in_shardings=(copied, copied, split_over(mesh)),
         out_shardings=copied,
         donate_argnums=1,
@@ -112,12 +117,12 @@ def fitted(model: ModelConfig, device: jax.Device) -> ModelConfig:
     A TPU computes layers again rather than writing what they keep to its memory and reading it
     (estimated: benchmarks/compiled.py). The kernels for NVIDIA's GPUs want Ampere or later.
     """
+    if device.platform == "tpu":
+        return replace(model, recompute=True, accelerator="tpu")
     capability = getattr(device, "compute_capability", "0")  # AMD's begin with letters
-    return replace(
-        model,
-        recompute=model.recompute or device.platform == "tpu",
-        for_gpu=capability[0].isdigit() and float(capability) >= 8,
-    )
+    if capability[0].isdigit() and float(capability) >= 8:
+        return replace(model, accelerator="gpu")
+    return model
 
 
 def jit_sentence_sums(mesh: Mesh, config: ModelConfig) -> Callable[[Params, Batch], LossSums]:

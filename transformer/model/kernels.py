@@ -1,0 +1,113 @@
+"""Attention as one kernel that never holds the weights (Dao et al., 2022), where a device has one.
+
+`layers.attend` is what these compute, and the oracle of their tests. Neither takes a bias or drops
+weights; both compute in 16 bits.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+from jax.sharding import PartitionSpec
+from jaxtyping import Bool, Float
+
+LONG = {"gpu": 96, "tpu": 256}
+"""Queries and keys from which the kernel is quicker than products, by the kind of accelerator:
+measured (benchmarks/attention.py) and, for TPUs, estimated (benchmarks/compiled.py)."""
+LANES = 128
+"""A TPU's kernel takes so many queries and keys at once, or a multiple."""
+LARGEST_BLOCK = 512
+
+
+def fits_kernel(
+    accelerator: str, q: Array, k: Array, bias: Array | None, dropout_rate: float
+) -> bool:
+    """Whether `attend_in_kernel` computes the same as `attend`, and quicker."""
+    if accelerator not in LONG or bias is not None or dropout_rate:
+        return False
+    is_long = min(q.shape[2], k.shape[3]) >= LONG[accelerator]
+    return is_long and q.dtype == k.dtype == jnp.bfloat16 and q.shape[3] % 8 == 0
+
+
+def attend_in_kernel(
+    accelerator: str,
+    q: Float[Array, "B H T K"],
+    k: Float[Array, "B H K S"],
+    v: Float[Array, "B H S K"],
+    mask: Bool[Array, "#B 1 #T S"],
+) -> Float[Array, "B H T K"]:
+    """`attend` in the kernel that a "gpu" or "tpu" has.
+
+    The mask is one of padding, [B, 1, 1, S], or the causal one, [1, 1, T, T]: a TPU's kernel skips
+    what the causal mask hides, so it goes by the shape.
+    """
+    attention = {"gpu": _attend_on_gpu, "tpu": _attend_on_tpu}[accelerator]
+    return attention(q, k.swapaxes(2, 3), v, mask)
+
+
+def _attend_on_gpu(q, k, v, mask):
+    """cuDNN's, on NVIDIA's GPUs."""
+    mask = jnp.broadcast_to(mask, (*mask.shape[:2], q.shape[2], k.shape[2]))
+    q, k, v = (array.swapaxes(1, 2) for array in (q, k, v))
+    return jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn").swapaxes(1, 2)
+
+
+def _attend_on_tpu(q, k, v, mask):
+    """Splash attention, which jax brings along. Compilers do not split it over devices: each calls
+    it for its own sentences."""
+    is_causal = mask.shape[2] > 1
+    real = jnp.ones((q.shape[0], k.shape[2]), bool) if is_causal else mask[:, 0, 0]
+    call = _splash_causal if is_causal else _splash
+    mesh = jax.sharding.get_abstract_mesh()
+    if not mesh.empty:
+        rows = PartitionSpec(mesh.axis_names)
+        call = jax.shard_map(call, in_specs=rows, out_specs=rows, check_vma=False)
+    return call(q, k, v, real)
+
+
+def _splash_causal(q, k, v, real):
+    return _splash(q, k, v, real, splash.CausalMask)
+
+
+def _splash(q, k, v, real, make_mask=splash.FullMask):
+    """Queries and keys filled up to whole blocks; those keys count as padding."""
+    _, heads, queries, width = q.shape
+    q, k, v = (_filled_up(array, axis=2) for array in (q / math.sqrt(width), k, v))
+    shape = q.shape[2], k.shape[2]
+    kernel = splash.make_splash_mha(
+        splash.MultiHeadMask([make_mask(shape)] * heads),
+        block_sizes=_blocks(*shape),
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=jax.default_backend() != "tpu",  # slowly, in tests
+    )
+    is_query = jnp.ones(shape[0], jnp.int32)
+
+    def sentence(q, k, v, real):
+        return kernel(q, k, v, segment_ids=splash.SegmentIds(is_query, real))
+
+    return jax.vmap(sentence)(q, k, v, _filled_up(real.astype(jnp.int32), axis=1))[:, :, :queries]
+
+
+def _filled_up(array: Array, axis: int) -> Array:
+    """With zeros up to whole lanes."""
+    more = [(0, 0)] * array.ndim
+    more[axis] = (0, -array.shape[axis] % LANES)
+    return jnp.pad(array, more)
+
+
+def _blocks(queries: int, keys: int) -> splash.BlockSizes:
+    """Forwards and backwards the largest blocks that divide both."""
+    q, kv = (math.gcd(length, LARGEST_BLOCK) for length in (queries, keys))
+    return splash.BlockSizes(
+        block_q=q,
+        block_kv=kv,
+        block_kv_compute=kv,
+        block_q_dkv=q,
+        block_kv_dkv=kv,
+        block_kv_dkv_compute=kv,
+        block_q_dq=q,
+        block_kv_dq=kv,
+    )
