@@ -27,6 +27,7 @@ os.environ |= {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # none is opened
 }
 
 import time
@@ -56,6 +57,7 @@ from transformer.config.settings import Positive
 from transformer.decoding.ensemble import Ensemble, proceed
 from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search
+from transformer.errors import UserError
 from transformer.model.cached_decoder import decoding_params
 from transformer.model.params import init_params
 
@@ -101,9 +103,12 @@ class Part(NamedTuple):
 def main(words: list[str]) -> None:
     command = parse_script(Compiled, words, "python -m benchmarks.compiled")
     config = prepared(command)
+    translates = config.model.encoder_layers and config.model.decoder_layers
+    if command.program == "search" and not translates:
+        raise UserError("--program search is for translators: an encoder and a decoder")
     target, mesh = mesh_of(command.target)
     lowered = {"update": partial(lowered_update, mesh, config, command)}
-    if config.model.encoder_layers and config.model.decoder_layers:
+    if translates:
         lowered["search"] = partial(lowered_search, mesh, config, command.length)
     print(f"{command.config_file} for {command.target}, {mesh.size} devices; {versions('jax')}")
     for name, lower in lowered.items():
@@ -117,6 +122,8 @@ def prepared(command: Compiled) -> Config:
     config = load_config(command.config_file)
     if not config.model.target_vocab_size:
         config = config.with_vocabularies(config.data.vocab_size, config.data.vocab_size)
+    if config.model.classes:
+        raise UserError("classifiers are not compiled here: name the config of another model")
     model = replace(config.model, recompute=command.recompute)
     check(config := replace(config, model=model))
     return config

@@ -123,16 +123,29 @@ def parse(text: str) -> Program:
     """The program that XLA printed."""
     computations, entry = {}, ""
     name, lines = "", []
-    for line in text.splitlines():
+    for line in _joined(text):
         header = re.match(r"(ENTRY )?%?([\w.\-]+) \(.*\{$", line)
         if header:
             name, lines = header[2], []
             entry = name if header[1] else entry
-        elif line.startswith("}"):
+        elif line == "}":
             computations[name] = Computation(lines)
         elif name and " = " in line:
             lines.append(_instruction(line))
     return Program(computations, entry)
+
+
+def _joined(text: str) -> Iterator[str]:
+    """Lines, but for instructions that go over several: those of a TPU's kernels."""
+    begun = ""
+    for line in text.splitlines():
+        begins = re.match(r"\s+(ROOT )?%?[\w.\-]+ = |\}$|(ENTRY )?%?[\w.\-]+ \(|HloModule|$", line)
+        if begins:
+            yield begun
+            begun = line
+        else:
+            begun += line
+    yield begun
 
 
 def _instruction(line: str) -> Instruction:
@@ -239,13 +252,14 @@ def products(program: Program, computation: Computation, line: Instruction) -> l
 def _fused_attention(computation: Computation, line: Instruction) -> Product:
     """Scores and values, of q and k; backwards five such products, or three for the gradient of q
     and four for those of k and v. Axes are [B, T, H, K] in cuDNN's kernel, [B, H, T, K] in a
-    TPU's, whose first operands are blocks of the mask. Counts what a mask hides, too."""
+    TPU's (or [H, T, K] of one sentence), whose first operands are blocks of the mask. Counts what a
+    mask hides, too."""
     operands = [computation.by_name[name].shapes[0] for name in line.operands]
-    q, k = [shape for shape in operands if shape.dtype == "bf16" and len(shape.dims) == 4][:2]
+    q, k = [shape for shape in operands if shape.dtype == "bf16" and len(shape.dims) > 2][:2]
     if "fmha" in line.attributes:
         count, keys = (5 if "Backward" in line.attributes else 2), k.dims[1]
     else:
-        count, keys = {"fwd": 2, "dq": 3, "dkv": 4}[line.name.split("_")[2]], k.dims[2]
+        count, keys = {"fwd": 2, "dq": 3, "dkv": 4}[line.name.split("_")[2]], k.dims[-2]
     return Product(q, k, line.shapes[0], count * 2 * q.elements * keys, line.scope)
 
 

@@ -8,7 +8,7 @@ calls a device of v4 here is half a chip.
 """
 
 import importlib.util
-import math
+import re
 from dataclasses import dataclass
 
 import jax
@@ -82,19 +82,20 @@ def mesh_of(name: str) -> tuple[Target, Mesh]:
     if target is None:
         raise UserError(f"no target {kind!r}; there are: {', '.join(TARGETS)}")
     topology = topology or target.topology
+    known = r"[1-9]\d{0,3}" if target.platform == "cuda" else r"[1-9]\d?(x[1-9]\d?)+"
+    if not re.fullmatch(known, topology):
+        raise UserError(f"--target {name}: a topology is {target.topology!r}, say")
+    find = _gpus if target.platform == "cuda" else _tpus
     try:
-        sides = [int(side) for side in topology.split("x")]
-    except ValueError as error:
-        raise UserError(f"--target {name}: a topology is {target.topology!r}, say") from error
-    described = _gpus(target, math.prod(sides)) if target.platform == "cuda" else None
-    try:
-        described = described or _tpus(target, topology)
+        described = find(target, topology)
+    except UserError:
+        raise
     except Exception as error:  # XLA's own classes, none of them documented
         raise UserError(f"--target {name}: {str(error).splitlines()[0]}") from error
     return target, Mesh(described, ("data",), axis_types=(AxisType.Auto,))
 
 
-def _gpus(target: Target, count: int) -> list[jax.Device]:
+def _gpus(target: Target, count: str) -> list[jax.Device]:
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         raise UserError("the compiler for NVIDIA's GPUs is not installed: pip install -e '.[plan]'")
     jax.devices()  # finds the compiler

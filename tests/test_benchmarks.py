@@ -82,3 +82,27 @@ def test_updates_are_measured_as_train_py_makes_them():
     assert result.returncode == 0, result.stderr
     first, again, size = map(float, result.stdout.split())
     assert first == again > 5 and size > 1e6
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (["--target", "v9"], "no target 'v9'"),
+        (["--target", "h100:0"], "a topology is '1'"),
+        (["--target", "h100:2x2"], "a topology is '1'"),
+        (["--target", "v5e:2x"], "a topology is '2x2'"),
+        (["--target", "v5e:0x2"], "a topology is '2x2'"),
+        (["--length", "0"], "must be at least 1"),
+    ],
+)
+def test_what_cannot_be_compiled_for_is_refused(words, sentence):
+    refused = run("-m", "benchmarks.compiled", "configs/quickstart.py", *words)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: ") and sentence in refused.stderr
+
+
+def test_a_search_without_an_encoder_is_refused():
+    words = ["configs/lm_quickstart.py", "--program", "search"]
+    refused = run("-m", "benchmarks.compiled", *words)
+    assert refused.returncode == 2
+    assert "--program search is for translators" in refused.stderr

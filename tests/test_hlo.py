@@ -93,6 +93,20 @@ def test_fused_attention_of_tpus_costs_its_products(kernel, count):
     )
     size = 1 * 4 * 4 + 2 * (2 * 4 * 2 * 8 * 16 + 2 * 4 * 2 * 10 * 16)
     assert costs(text) == (count * 2 * 4 * 2 * 8 * 10 * 16, size)
+    one_sentence = text.replace("bf16[4,", "bf16[")
+    assert costs(one_sentence)[0] == count * 2 * 2 * 8 * 10 * 16
+
+
+def test_an_instruction_may_go_over_several_lines():
+    text = program(
+        "  %q = bf16[2,8] parameter(0)\n"
+        '  %c = bf16[2,8] custom-call(%q), attributes={kernel={\n"deep":"one"\n}}, '
+        'metadata={op_name="jit(f)/self_attention/call"}\n'
+        "  ROOT %d = bf16[2,8] copy(%c)"
+    )
+    (_, call, _), (_, copy, _) = executed(parse(text))
+    assert (call.opcode, call.scope) == ("custom-call", "jit(f)/self_attention/call")
+    assert (copy.opcode, copy.operands) == ("copy", ("c",))
 
 
 @pytest.mark.parametrize(

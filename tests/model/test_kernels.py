@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from transformer.model import kernels, layers
+from transformer.model.batch import PAD
 from transformer.model.kernels import LONG, attend_in_kernel, fits_kernel
 from transformer.model.layers import attend, causal_mask
 from transformer.training import sharding
@@ -22,6 +24,7 @@ ACCELERATORS = [pytest.param("gpu", marks=on_gpu), "tpu"]
         (-1, 0, 64, jnp.bfloat16, False, 0.0, False),
         (0, -1, 64, jnp.bfloat16, False, 0.0, False),
         (0, 0, 60, jnp.bfloat16, False, 0.0, False),
+        (0, 0, 2048, jnp.bfloat16, False, 0.0, False),
         (0, 0, 64, jnp.float32, False, 0.0, False),
         (0, 0, 64, jnp.bfloat16, True, 0.0, False),
         (0, 0, 64, jnp.bfloat16, False, 0.1, False),
@@ -38,9 +41,9 @@ def test_kernels_take_long_attention_in_16_bits_without_bias_and_dropout(
     assert not fits_kernel("", q, k, bias, rate)
 
 
-def inputs(queries, keys, rows=3):
+def inputs(queries, keys, rows=3, width=64):
     """q, k, v, what weighs the result, and how long each row's keys are."""
-    shapes = [(rows, 2, length, 64) for length in (queries, keys, keys, queries)]
+    shapes = [(rows, 2, length, width) for length in (queries, keys, keys, queries)]
     arrays = [jax.random.normal(jax.random.key(n), shape) for n, shape in enumerate(shapes)]
     lengths = jnp.resize(jnp.asarray([keys, 1, keys // 2]), rows)[:, None, None, None]
     return arrays, jnp.arange(keys) < lengths
@@ -56,25 +59,38 @@ def values_and_gradients(attention, arrays, dtype):
     return jax.jit(jax.grad(weighted_sum, (0, 1, 2), has_aux=True))(q, k, v)
 
 
-def assert_same(accelerator, arrays, mask):
-    found = values_and_gradients(
-        lambda *qkv: attend_in_kernel(accelerator, *qkv, mask), arrays, jnp.bfloat16
-    )
-    exact = values_and_gradients(lambda *qkv: attend(*qkv, mask)[0], arrays, jnp.float32)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(exact)):
+def assert_same(accelerator, arrays, mask, rows=slice(None)):
+    """Gradients, and the values of some rows, as those of `attend` in float32."""
+
+    def in_kernel(*qkv):
+        return attend_in_kernel(accelerator, *qkv, mask)
+
+    found, found_values = values_and_gradients(in_kernel, arrays, jnp.bfloat16)
+    exact, values = values_and_gradients(lambda *qkv: attend(*qkv, mask)[0], arrays, jnp.float32)
+    assert jnp.isfinite(found_values).all()
+    for a, b in zip((*found, found_values[rows]), (*exact, values[rows])):
         largest = float(jnp.abs(b).max())
         np.testing.assert_allclose(a.astype(jnp.float32), b, atol=0.02 * largest)
 
 
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
-@pytest.mark.parametrize("queries, keys", [(128, 128), (200, 96), (96, 300)])
-def test_kernels_compute_what_the_products_do(accelerator, queries, keys):
-    arrays, padding = inputs(queries, keys)
+@pytest.mark.parametrize(
+    "queries, keys, width", [(128, 128, 64), (200, 96, 80), (101, 128, 64), (128, 301, 128)]
+)
+def test_kernels_compute_what_the_products_do(accelerator, queries, keys, width):
+    arrays, padding = inputs(queries, keys, width=width)
     assert_same(accelerator, arrays, padding)
 
 
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
-@pytest.mark.parametrize("length", [128, 200, 640])
+def test_a_sentence_that_is_only_padding_disturbs_nothing(accelerator):
+    (q, k, v, weight), padding = inputs(128, 128)
+    padding, weight = padding.at[1].set(False), weight.at[1].set(0)
+    assert_same(accelerator, (q, k, v, weight), padding, rows=jnp.asarray([0, 2]))
+
+
+@pytest.mark.parametrize("accelerator", ACCELERATORS)
+@pytest.mark.parametrize("length", [101, 128, 200, 257, 640])
 def test_kernels_look_at_no_later_position(accelerator, length):
     arrays, _ = inputs(length, length, rows=1)
     assert_same(accelerator, arrays, causal_mask(length))
@@ -96,3 +112,33 @@ def test_each_device_runs_the_kernel_on_its_own_sentences():
     assert not any(
         name in compiled.lower(*arrays).compile().as_text() for name in ("all-", "permute")
     )
+
+
+def test_an_update_in_kernels_is_the_usual_update(small_config, random_batch, monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return attend_in_kernel(*arguments)
+
+    monkeypatch.setitem(kernels.LONG, "tpu", 8)
+    monkeypatch.setattr(layers, "attend_in_kernel", counted)
+    batch = random_batch(rows=8, source_length=9, target_length=9)
+    batch = jax.tree.map(lambda tokens: tokens.at[3].set(PAD), batch)
+
+    def updated(accelerator):
+        model = {"dtype": "bfloat16", "num_heads": 2, "recompute": True}
+        config = small_config(model | {"accelerator": accelerator}, micro_batches=2)
+        mesh = sharding.make_mesh()
+        state = sharding.new_state(mesh, config)
+        state, report = sharding.jit_update(mesh, config)(state, sharding.shard_batch(mesh, batch))
+        return report, state.opt_state
+
+    usual, moments = updated("")
+    assert not calls
+    found, found_moments = updated("tpu")
+    assert calls
+    np.testing.assert_allclose(found.sums.loss, usual.sums.loss, rtol=1e-3)
+    np.testing.assert_allclose(found.gradient_norm, usual.gradient_norm, rtol=1e-2)
+    for a, b in zip(jax.tree.leaves(found_moments), jax.tree.leaves(moments)):
+        np.testing.assert_allclose(a, b, atol=0.15 * float(np.abs(b).max()))

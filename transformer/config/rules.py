@@ -29,10 +29,10 @@ def check_limits(settings: object, prefix: str = "") -> None:
 
 def _refusal(value: object, hint: object) -> str | None:
     """Why `value` is not a value of the annotation `hint`, or None."""
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        return None if value in choices else f"must be one of: {', '.join(choices)}"
     kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        return None if value in choices else f"must be one of: {', '.join(filter(None, choices))}"
     if typing.get_origin(kind) is tuple and isinstance(value, tuple):
         inner = typing.get_args(kind)
         inner = inner[:1] * len(value) if inner[-1] is Ellipsis else inner

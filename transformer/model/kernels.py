@@ -19,6 +19,8 @@ measured (benchmarks/attention.py) and, for TPUs, estimated (benchmarks/compiled
 LANES = 128
 """A TPU's kernel takes so many queries and keys at once, or a multiple."""
 LARGEST_BLOCK = 512
+WIDEST = {"gpu": 128, "tpu": 1024}
+"""Of a head's width: what cuDNN takes on every GPU, and what was tried on TPUs."""
 
 
 def fits_kernel(
@@ -28,7 +30,8 @@ def fits_kernel(
     if accelerator not in LONG or bias is not None or dropout_rate:
         return False
     is_long = min(q.shape[2], k.shape[3]) >= LONG[accelerator]
-    return is_long and q.dtype == k.dtype == jnp.bfloat16 and q.shape[3] % 8 == 0
+    fits = q.shape[3] % 8 == 0 and q.shape[3] <= WIDEST[accelerator]
+    return is_long and fits and q.dtype == k.dtype == jnp.bfloat16
 
 
 def attend_in_kernel(
@@ -41,17 +44,23 @@ def attend_in_kernel(
     """`attend` in the kernel that a "gpu" or "tpu" has.
 
     The mask is one of padding, [B, 1, 1, S], or the causal one, [1, 1, T, T]: a TPU's kernel skips
-    what the causal mask hides, so it goes by the shape.
+    what the causal mask hides, so it goes by the shape. Where all keys are padding, values are
+    finite, and gradients are right if nothing depends on them.
     """
+    if mask.shape[0] > 1 and mask.shape[2] > 1:
+        raise ValueError("kernels take a mask of padding, or the causal one, not both in one")
     attention = {"gpu": _attend_on_gpu, "tpu": _attend_on_tpu}[accelerator]
     return attention(q, k.swapaxes(2, 3), v, mask)
 
 
 def _attend_on_gpu(q, k, v, mask):
-    """cuDNN's, on NVIDIA's GPUs."""
-    mask = jnp.broadcast_to(mask, (*mask.shape[:2], q.shape[2], k.shape[2]))
-    q, k, v = (array.swapaxes(1, 2) for array in (q, k, v))
-    return jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn").swapaxes(1, 2)
+    """cuDNN's, on NVIDIA's GPUs, which takes even numbers of queries and keys."""
+    queries = q.shape[2]
+    mask = jnp.broadcast_to(mask, (*mask.shape[:2], queries, k.shape[2]))
+    mask = _filled_up(_filled_up(mask, 2, multiple=2), 3, multiple=2)
+    q, k, v = (_filled_up(array, 2, multiple=2).swapaxes(1, 2) for array in (q, k, v))
+    values = jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn")
+    return values.swapaxes(1, 2)[:, :, :queries]
 
 
 def _attend_on_tpu(q, k, v, mask):
@@ -91,10 +100,10 @@ def _splash(q, k, v, real, make_mask=splash.FullMask):
     return jax.vmap(sentence)(q, k, v, _filled_up(real.astype(jnp.int32), axis=1))[:, :, :queries]
 
 
-def _filled_up(array: Array, axis: int) -> Array:
-    """With zeros up to whole lanes."""
+def _filled_up(array: Array, axis: int, multiple: int = LANES) -> Array:
+    """With zeros up to a multiple: whole lanes."""
     more = [(0, 0)] * array.ndim
-    more[axis] = (0, -array.shape[axis] % LANES)
+    more[axis] = (0, -array.shape[axis] % multiple)
     return jnp.pad(array, more)
 
 

@@ -18,7 +18,7 @@ from transformer.model.encoder_decoder import logits, output_states
 from transformer.model.params import OutputLayer, Params, output_layer
 
 POSITIONS = 2048
-"""Target positions on a device whose logits exist at a time, at most."""
+"""Target positions on a device whose logits exist at a time, at most, but one of each sentence."""
 POSITIONS_ON_GPU = 8192
 """The same on a GPU, where products of fewer leave processors idle."""
 
