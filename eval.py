@@ -18,6 +18,10 @@ NAMES = {
     "normalisation": "per-{}",
     "stop": "stop-{}",
     "max_extra_length": "extra{}",
+    "max_length": "most{}",
+    "forced_end": "forced-end",
+    "forbidden": "without{}",
+    "renormalise": "renormalised",
     "max_source_length": "source{}",
     "dtype": "{}",
 }

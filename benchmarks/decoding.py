@@ -44,13 +44,6 @@ import jax
 import numpy as np
 from jax import Array
 
-from benchmarks.ctranslate2_model import (
-    Translator,
-    open_translator,
-    save_model,
-    tables,
-    vocabulary,
-)
 from benchmarks.measure import (
     Ceilings,
     ceilings,
@@ -66,20 +59,24 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
-from benchmarks.work import floor_seconds, log_probabilities, never_ending
+from benchmarks.work import floor_seconds, never_ending
 from transformer.commands.program import run_command
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.config.settings import BeamSize, Positive
 from transformer.data.batching import pad_sources
 from transformer.decoding.ensemble import make_ensemble
+from transformer.decoding.scoring import log_probabilities
 from transformer.decoding.translator import search_batch
-from transformer.model.params import Params, init_params
+from transformer.interchange.ctranslate2 import Translator, open_translator, save_model
+from transformer.model.params import Params, init_params, tables
 
 BASELINE = "ours-float32"
 OURS = {
     BASELINE: DecodeConfig(dtype="float32"),
     "ours-bfloat16": DecodeConfig(dtype="bfloat16"),
 }
+NAMES = ["<blank>", "<s>", "</s>", "<unk>", *(f"token{n}" for n in range(4, VOCABULARY))]
+"""What CTranslate2 calls our ids."""
 Other = Literal["ours-bfloat16", "ctranslate2-float32", "ctranslate2-int8", "marian"]
 
 
@@ -123,7 +120,7 @@ def main(words: list[str]) -> None:
     print(f"{most}\nshape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        save_model(model, params, Path(folder), max_length=2 * LENGTH)
+        save_model(model, params, Path(folder), (NAMES, NAMES), max_length=2 * LENGTH)
         for sentences in command.sentences:
             for beam in command.beams:
                 task = Task(model, Path(folder), sentences, beam)
@@ -215,9 +212,8 @@ def our_decoder(settings: DecodeConfig, task: Task) -> Decoder:
 
 def ctranslate2_decoder(compute_type: str, task: Task) -> Decoder:
     """At its best: one batch on all cores, or one on each. It adds the source's end itself."""
-    names = vocabulary(VOCABULARY)
-    ids = {name: number for number, name in enumerate(names)}
-    sentences = [[names[number] for number in row] for row in random_sources(task.sentences)]
+    ids = {name: number for number, name in enumerate(NAMES)}
+    sentences = [[NAMES[number] for number in row] for row in random_sources(task.sentences)]
 
     def decode(translator: Translator, batch: int) -> np.ndarray:
         results = translator.translate_batch(

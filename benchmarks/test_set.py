@@ -35,20 +35,24 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tyro
 
-from benchmarks.ctranslate2_model import Translator, open_translator, save_model, vocabulary
 from benchmarks.measure import Outcome, contest, cores, machine, quickest, require, table, versions
-from benchmarks.work import log_probabilities
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig
 from transformer.config.settings import BeamSize, Positive
-from transformer.data.batching import pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding import translator as ours
+from transformer.decoding.scoring import log_probabilities, padded
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
+from transformer.interchange.ctranslate2 import (
+    Translator,
+    open_translator,
+    save_model,
+    token_names,
+)
 from transformer.model.batch import EOS, PAD
 from transformer.model.params import Params
 from transformer.runs.checkpoints import load_params
@@ -111,7 +115,8 @@ def main(words: list[str]) -> None:
     work = Work(command.run, command.checkpoint, config, sources)
     with tempfile.TemporaryDirectory() as folder:
         limit = longest_output(config, sources, tokenizers)
-        save_model(config.model, params, Path(folder), max_length=limit + 1)
+        names = tuple(map(token_names, tokenizers))
+        save_model(config.model, params, Path(folder), names, max_length=limit + 1)
         outcomes = contest(
             {
                 "ours float32": (build_ours, work, "float32"),
@@ -209,8 +214,8 @@ def their_decoder(
     translator: Translator, tokenizers: Tokenizers, beam_size: int, limit: int
 ) -> Callable[[list[str], str, int], Translations]:
     """A translator of sentences, given batch_type and size; `limit`: tokens, EOS included."""
-    source_names = vocabulary(tokenizers.source.vocab_size)
-    target_ids = {name: i for i, name in enumerate(vocabulary(tokenizers.target.vocab_size))}
+    source_names = token_names(tokenizers.source)
+    target_ids = {name: i for i, name in enumerate(token_names(tokenizers.target))}
 
     def translate_texts(sources: list[str], batch_type: str, size: int) -> Translations:
         results = translator.translate_batch(
@@ -274,11 +279,6 @@ def print_differences(
         print(f"\n{i + 1}: better by {abs(scores[0] - scores[1]):.1e} nats: {better}")
         for score, output in zip(scores, (ours, theirs)):
             print(f"  {score:.6f}  {output.texts[i]}")
-
-
-def padded(rows: list[list[int]]) -> np.ndarray:
-    """Rows of ids with EOS as a table."""
-    return pad_sources(rows, len(rows), max(map(len, rows)) + 1)
 
 
 if __name__ == "__main__":

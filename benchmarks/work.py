@@ -6,7 +6,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
 
 from benchmarks.measure import Ceilings, full_batch
@@ -16,7 +15,6 @@ from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import search_batch
 from transformer.model.batch import BOS, EOS, PAD, Batch
-from transformer.model.encoder_decoder import decode, encode
 from transformer.model.params import Params, init_params
 from transformer.training import sharding
 from transformer.training.step import init_state
@@ -82,13 +80,3 @@ def never_ending(params: Params) -> Params:
     """
     bias = params.embedding.output_bias.at[jnp.array([PAD, BOS, EOS])].set(IMPOSSIBLE)
     return params.replace(embedding=params.embedding.replace(output_bias=bias))
-
-
-def log_probabilities(
-    model: ModelConfig, params: Params, source: np.ndarray, target: np.ndarray
-) -> np.ndarray:
-    """Natural log-probability [B] of each target [B, T] given its source [B, S], PAD apart."""
-    target_in = np.insert(target[:, :-1], 0, BOS, axis=1)
-    logits = decode(model, params, encode(model, params, source), target_in)
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), target[..., None], 2)[..., 0]
-    return np.asarray(jnp.where(target == PAD, 0, chosen).sum(1))

@@ -95,7 +95,7 @@ class ModelConfig:
     recompute: bool = False
     """Compute each layer again for its gradients: less memory, about a third more time; on TPUs it
     is always done."""
-    accelerator: Fact[str] = ""
+    accelerator: Fact[Literal["", "gpu", "tpu"]] = ""
     """What the program is made for, "gpu" (NVIDIA) or "tpu"; filled in for training on one. Long
     attention is one kernel there; on GPUs layers that are not computed again stand one after the
     other in the program instead of in a loop."""
@@ -249,10 +249,21 @@ class DecodeConfig:
     """Strength of the length normalisation; 0: none."""
     normalisation: Literal["gnmt", "length"] = "gnmt"
     """What log-probabilities are divided by: ((5 + length) / 6)^alpha or length^alpha."""
-    stop: Literal["bound", "full"] = "bound"
-    """When a sentence is done: no open hypothesis can still win, or beam_size have ended."""
+    stop: Literal["bound", "full", "heuristic"] = "bound"
+    """When a sentence is done: no open hypothesis can still win; beam_size have ended; beam_size
+    have ended and no open one would be better than the worst of them, if it ended now (the rule of
+    Hugging Face's transformers)."""
     max_extra_length: Annotated[int, Limit(0, below=100_001)] = 50
     """Longest output, EOS included: source tokens plus this."""
+    max_length: Annotated[int, Limit(0, below=100_001)] = 0
+    """Longest output whatever the source, EOS included; 0: as max_extra_length says."""
+    forced_end: bool = False
+    """The last token that max_length allows is EOS, and counts as certain (transformers' Marian);
+    else hypotheses without an end come behind those that have one."""
+    forbidden: tuple[Count, ...] = ()
+    """Tokens that are never chosen, by number, besides PAD and BOS."""
+    renormalise: bool = False
+    """Share the probability of what is never chosen among the other tokens, in scores."""
     max_source_length: Positive = 1024
     """Longest source, in tokens; what is beyond is cut off, with a warning."""
     batch_sentences: Positive = 32

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
+from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.tokenizer import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from transformer.errors import UserError
 
@@ -107,16 +108,32 @@ def _train(data: DataConfig, sides: tuple[str, ...]) -> Tokenizer:
 
 
 def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
-    """Write source.model, target.model if it is another, and the classes of a classifier."""
+    """Write source.model, target.model if it is another, and the classes of a classifier.
+
+    Pieces with ids of their own stand in source.json and target.json.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("target.model", LABELS):  # of a run that was begun with other settings
-        (folder / name).unlink(missing_ok=True)
-    save_tokenizer(tokenizers.source, folder / "source.model")
+    for name in ("target.model", "source.json", "target.json", LABELS):
+        (folder / name).unlink(missing_ok=True)  # of a run that was begun with other settings
+    _save(tokenizers.source, folder / "source.model")
     if isinstance(tokenizers.target, Labels):
         text = json.dumps(tokenizers.target.names, ensure_ascii=False, indent=0) + "\n"
         (folder / LABELS).write_text(text, encoding="utf-8")
     elif tokenizers.target != tokenizers.source:
-        save_tokenizer(tokenizers.target, folder / "target.model")
+        _save(tokenizers.target, folder / "target.model")
+
+
+def _save(tokenizer: Tokenizer, path: Path) -> None:
+    save_tokenizer(tokenizer, path)
+    if isinstance(tokenizer, PieceTokenizer):
+        save_pieces(tokenizer.vocabulary, path.with_suffix(".json"))
+
+
+def _load(path: Path, lowercase: bool) -> Tokenizer:
+    tokenizer, pieces = load_tokenizer(path, lowercase), path.with_suffix(".json")
+    if not pieces.exists():
+        return tokenizer
+    return PieceTokenizer(tokenizer.model, lowercase, vocabulary=load_pieces(pieces))
 
 
 def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:
@@ -124,12 +141,12 @@ def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:
 
     Raises UserError when it is missing, damaged, or not what `data.vocabulary` says it was.
     """
-    source = load_tokenizer(folder / "source.model", data.lowercase)
+    source = _load(folder / "source.model", data.lowercase)
     target, labels = folder / "target.model", folder / LABELS
     if labels.exists():
         tokenizers = Tokenizers(source, _load_labels(labels))
     elif target.exists():
-        tokenizers = Tokenizers(source, load_tokenizer(target, data.lowercase))
+        tokenizers = Tokenizers(source, _load(target, data.lowercase))
     else:
         tokenizers = Tokenizers(source, source)
     if data.vocabulary not in ("", tokenizers.identity[2]):

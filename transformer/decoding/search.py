@@ -144,9 +144,11 @@ def advance(
 ) -> SearchState:
     """Beam search by one token: the best hypotheses go on, and those among them with EOS end."""
     batch, beam = state.last.shape
-    logits, cache = _next_logits(step, state)
+    logits, cache = _next_logits(config, step, state)
     # Twice the beam: even if half of them end here, enough are left to go on.
-    totals, origins, tokens = best_continuations(state.log_probs, logits, 2 * beam)
+    totals, origins, tokens = best_continuations(
+        state.log_probs, logits, 2 * beam, config.forbidden
+    )
     sequences = _append(state, jnp.take_along_axis(state.open, origins[..., None], 1), tokens)
     ends = tokens == EOS
     # An end outside the beam does not count, so that a beam of 1 is greedy.
@@ -169,8 +171,8 @@ def advance(
 
 def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> SearchState:
     """Greedy search by one token: the likeliest, and the sentence is done when that is EOS."""
-    logits, cache = _next_logits(step, state)
-    log_prob, token = (best[..., 0] for best in likeliest(logits, 1))
+    logits, cache = _next_logits(config, step, state)
+    log_prob, token = (best[..., 0] for best in likeliest(logits, 1, config.forbidden))
     total = state.log_probs + log_prob
     sequence = _append(state, state.open, token)
     ends = token == EOS
@@ -188,18 +190,31 @@ def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> Se
     )
 
 
-def _next_logits(step: Step, state: SearchState) -> tuple[Float[Array, "B W V"], Cache]:
+def _next_logits(
+    config: DecodeConfig, step: Step, state: SearchState
+) -> tuple[Float[Array, "B W V"], Cache]:
     logits, cache = step(state.cache, state.last.reshape(-1))
-    return logits.astype(jnp.float32).reshape(*state.last.shape, -1), cache
+    logits = logits.astype(jnp.float32).reshape(*state.last.shape, -1)
+    tokens = jnp.arange(logits.shape[-1])
+    if config.renormalise:
+        logits = without(text_alone(logits, tokens), config.forbidden)
+    if config.forced_end:
+        is_last = state.position + 1 >= state.limits
+        end_alone = jnp.where(tokens == EOS, 0, -jnp.inf)
+        logits = jnp.where(is_last[:, None, None], end_alone, logits)
+    return logits, cache
 
 
 def best_continuations(
-    totals: Float[Array, "B W"], logits: Float[Array, "B W V"], count: int
+    totals: Float[Array, "B W"],
+    logits: Float[Array, "B W V"],
+    count: int,
+    forbidden: tuple[int, ...] = (),
 ) -> tuple[Float[Array, "B C"], Int[Array, "B C"], Int[Array, "B C"]]:
     """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
     batch, _, vocab = logits.shape
     # The best of all are among the best of each hypothesis, which are quicker to find.
-    each, tokens = likeliest(logits, min(count, vocab - 2))  # without PAD and BOS
+    each, tokens = likeliest(logits, min(count, vocab - 2), forbidden)  # without PAD and BOS
     candidates = (totals[..., None] + each).reshape(batch, -1)
     best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
     origins = index // each.shape[-1]
@@ -207,20 +222,20 @@ def best_continuations(
 
 
 def likeliest(
-    logits: Float[Array, "B W V"], count: int, width: int = 64
+    logits: Float[Array, "B W V"], count: int, forbidden: tuple[int, ...] = (), width: int = 64
 ) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The `count` largest log-probabilities, largest first, and their tokens: never PAD or BOS.
+    """The `count` largest log-probabilities, largest first, and their tokens: never PAD, BOS or one
+    that is forbidden.
 
-    Those two have their share of the softmax, so that scores are the model's, but are no text.
-    The largest are in the chunks of `width` tokens with the `count` largest maxima, which are soon
-    found.
+    Those have their share of the softmax, so that scores are the model's. The largest are in the
+    chunks of `width` tokens with the `count` largest maxima, which are soon found.
     """
     vocab = logits.shape[-1]
     filling = ((0, 0), (0, 0), (0, -vocab % width))
-    chunks = jnp.pad(logits, filling, constant_values=-jnp.inf)
+    chunks = jnp.pad(without(logits, forbidden), filling, constant_values=-jnp.inf)
     chunks = chunks.reshape(*logits.shape[:2], -1, width)
     maxima = chunks.max(-1)
-    largest = maxima.max(-1, keepdims=True)  # of all tokens, for the softmax
+    largest = (logits if forbidden else maxima).max(-1, keepdims=True)  # of all, for the softmax
     maxima = maxima.at[..., 0].set(text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
     _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
     chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
@@ -235,6 +250,11 @@ def likeliest(
 def text_alone(logits: Array, tokens: Array) -> Array:
     """The logits, out of reach where the token is PAD or BOS."""
     return jnp.where((tokens == PAD) | (tokens == BOS), -jnp.inf, logits)
+
+
+def without(logits: Array, forbidden: tuple[int, ...]) -> Array:
+    """The logits, out of reach at these tokens."""
+    return logits.at[..., jnp.array(forbidden)].set(-jnp.inf) if forbidden else logits
 
 
 def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:
@@ -274,8 +294,12 @@ def normalise(config: DecodeConfig, log_prob: Array, length: Array) -> Array:
 def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array, "B"]:
     """Whether each sentence can stop (`decode.stop`), or has reached its limit."""
     at_limit = state.position >= state.limits
+    are_full = (state.scores > IMPOSSIBLE / 2).all(1)
     if config.stop == "full":
-        return at_limit | (state.scores > IMPOSSIBLE / 2).all(1)
+        return at_limit | are_full
+    if config.stop == "heuristic":
+        if_ended = normalise(config, state.log_probs.max(1), state.position)
+        return at_limit | are_full & (state.scores.min(1) >= if_ended)
     # Log-probabilities only fall and the penalty only grows, so no open hypothesis can score
     # more than its present log-probability at the longest length.
     bound = normalise(config, state.log_probs.max(1), state.limits)

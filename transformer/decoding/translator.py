@@ -190,7 +190,8 @@ def begin_search(
     memories = [encode(model, member.params, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
     reach = round_up(source.shape[1], SEARCH_LENGTHS)
-    max_length = min(reach + settings.max_extra_length, last_position(models))
+    most = settings.max_length or sys.maxsize
+    max_length = min(reach + settings.max_extra_length, most, last_position(models))
     limits = jnp.where(tokens > 0, tokens + settings.max_extra_length, 0)
     room = min(CACHE_LENGTH, max_length)
     caches = tuple(

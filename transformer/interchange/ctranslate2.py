@@ -1,5 +1,9 @@
-"""Our weights as a CTranslate2 model, for decoding.py and test_set.py: float32, ids unchanged."""
+"""Our weights as a CTranslate2 model, which serves translators without JAX.
 
+https://opennmt.net/CTranslate2; the layout is that of its ctranslate2.specs.transformer_spec.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,10 +13,13 @@ import numpy as np
 try:
     from ctranslate2 import Translator
 except ModuleNotFoundError:
-    Translator = None  # `measure.require` says so
+    Translator = None  # `require` says so
 
 from transformer.config import ModelConfig
-from transformer.model.batch import BOS, EOS, PAD
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import UserError
+from transformer.interchange.model import Model
+from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import position_encoding
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
 
@@ -23,29 +30,55 @@ if TYPE_CHECKING:
         TransformerEncoderLayerSpec,
     )
 
-UNKNOWN = 3
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
+OUT_OF_REACH = -1e4
+"""The logit's bias of what is never chosen; 16 bits can hold it."""
 
 
-def save_model(config: ModelConfig, params: Params, folder: Path, max_length: int) -> None:
-    """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`."""
+def require() -> None:
+    """Raises UserError where CTranslate2 is not installed."""
+    if Translator is None:
+        raise UserError("CTranslate2 is not installed: pip install ctranslate2")
+
+
+def save_model(
+    config: ModelConfig,
+    params: Params,
+    folder: Path,
+    names: tuple[Sequence[str], Sequence[str]],
+    max_length: int,
+    quantization: str | None = None,
+    forbidden: Sequence[int] = (),
+) -> None:
+    """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
+
+    `names`: for each id of source and target a name of its own. PAD, BOS and what else is forbidden
+    are never chosen; their probability goes to the other tokens. Raises UserError for positions
+    that CTranslate2 does not have.
+    """
     from ctranslate2.specs import common_spec, transformer_spec  # with torch: not for contestants
 
+    if config.positions == "relative":
+        raise UserError(
+            "model.positions relative: CTranslate2 does not have such; to-safetensors can hold them"
+        )
     params = jax.tree.map(np.asarray, params)
     spec = transformer_spec.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
-        activation=common_spec.Activation[config.activation.upper()],
+        activation=getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
     )
     stacks = [
         (spec.encoder, params.encoder, params.embedding.source_positions),
         (spec.decoder, params.decoder, params.embedding.target_positions),
     ]
     for stack_spec, stack, learned in stacks:
-        stack_spec.scale_embeddings = True
+        stack_spec.scale_embeddings = config.embedding_scale
         # Its own table has all sines before all cosines; ours must travel with the weights.
-        positions = position_encoding(config, learned, np.arange(max_length))
-        stack_spec.position_encodings.encodings = np.asarray(positions)
+        rows = np.arange(max_length if learned is None else len(learned))
+        encoding = position_encoding(config, learned, rows)
+        stack_spec.position_encodings.encodings = np.asarray(encoding)
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)
         for layer_spec, layer in zip(stack_spec.layer, unstack(stack)):
@@ -53,25 +86,48 @@ def save_model(config: ModelConfig, params: Params, folder: Path, max_length: in
     source, target, output = tables(params.embedding)
     spec.encoder.embeddings[0].weight = source
     spec.decoder.embeddings.weight = target
-    fuse(spec.decoder.projection, (output, params.embedding.output_bias))
+    bias = params.embedding.output_bias
+    bias = np.zeros(len(output), np.float32) if bias is None else np.array(bias)
+    bias[[PAD, BOS, *forbidden]] = OUT_OF_REACH
+    fuse(spec.decoder.projection, (output, bias))
 
-    names = vocabulary(config.target_vocab_size)
-    spec.register_source_vocabulary(vocabulary(config.source_vocab_size))
-    spec.register_target_vocabulary(names)
-    spec.config.bos_token = spec.config.decoder_start_token = names[BOS]
-    spec.config.eos_token, spec.config.unk_token = names[EOS], names[UNKNOWN]
+    source_names, target_names = names
+    spec.register_source_vocabulary(list(source_names))
+    spec.register_target_vocabulary(list(target_names))
+    spec.config.bos_token = spec.config.decoder_start_token = target_names[BOS]
+    spec.config.eos_token, spec.config.unk_token = target_names[EOS], target_names[UNK]
     spec.config.add_source_bos, spec.config.add_source_eos = False, True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
-    spec.optimize()
+    spec.optimize(quantization=quantization)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
-def vocabulary(size: int) -> list[str]:
-    """A name for each id."""
-    special = {PAD: "<blank>", BOS: "<s>", EOS: "</s>", UNKNOWN: "<unk>"}
-    return [special.get(number, f"token{number}") for number in range(size)]
+def save_translator(model: Model, folder: Path, quantization: str | None) -> None:
+    """A translator's weights, and the SentencePiece models that cut and join its text."""
+    config = model.config
+    longest = config.decode.max_length or config.decode.max_extra_length + config.data.max_length
+    save_model(
+        config.model,
+        model.params,
+        folder,
+        tuple(map(token_names, model.tokenizers)),
+        max_length=max(config.decode.max_source_length, longest) + 1,
+        quantization=quantization,
+        forbidden=config.decode.forbidden,
+    )
+    for side, tokenizer in zip(("source", "target"), model.tokenizers):
+        (folder / f"{side}.spm").write_bytes(tokenizer.model)
+
+
+def token_names(tokenizer: Tokenizer) -> list[str]:
+    """The piece behind each id; one that has no name, or another's, is called by its id."""
+    names, taken = [], set()
+    for number, name in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+        names.append(name if name and name not in taken else f"<{number}>")
+        taken.add(names[-1])
+    return names
 
 
 def open_translator(folder: Path, compute_type: str, threads: int, workers: int = 1) -> Translator:

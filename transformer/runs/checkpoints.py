@@ -120,6 +120,24 @@ class Checkpoints:
             ) from error
 
 
+def save_params(folder: Path, params: Params) -> None:
+    """A checkpoint of parameters alone, at step 0, of a model that comes from elsewhere: enough to
+    translate, and to begin with (--from)."""
+    progress, items = asdict(Progress()), {"params": params}
+    found = digests(items, progress | {"step": 0})
+    manager = open_checkpoints(folder.absolute() / "checkpoints", ocp.CheckpointManagerOptions())
+    with closing(manager):
+        manager.save(
+            0,
+            args=ocp.args.Composite(
+                params=ocp.args.StandardSave(params),
+                progress=ocp.args.JsonSave(progress),
+                digests=ocp.args.JsonSave(found),
+            ),
+        )
+        manager.wait_until_finished()
+
+
 def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
     """The newest intact state of a run, in numpy.
 
