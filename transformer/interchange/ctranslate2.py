@@ -62,7 +62,7 @@ def save_model(
         raise UserError(
             "model.positions relative: CTranslate2 does not have such; to-safetensors can hold them"
         )
-    params = jax.tree.map(np.asarray, params)
+    params = jax.tree.map(np.array, params)  # copies, since quantization writes into them
     spec = transformer_spec.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.num_heads,

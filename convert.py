@@ -1,0 +1,132 @@
+"""Convert models: `python convert.py from-marian opus-mt-en-fr runs/en_fr`, and five other ways.
+
+    from-marian       OPUS-MT and other MarianMTModels of Hugging Face become runs
+    to-marian         runs become folders that transformers loads
+    to-ctranslate2    runs, or MarianMTModels, become models of CTranslate2
+    to-argos          the same as packages of Argos Translate and LibreTranslate
+    to-safetensors    the weights of a run, for anything to read; from-safetensors: back
+
+What is made is made whole or not at all. Nothing that is read is executed.
+"""
+
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+
+from transformer.commands.convert_line import (
+    FromMarian,
+    FromSafetensors,
+    ToArgos,
+    ToCTranslate2,
+    ToMarian,
+    parse_convert,
+)
+from transformer.commands.program import run_command
+
+
+def main(words: list[str]) -> None:
+    command = parse_convert(words)
+
+    # Slow imports come after the command line has been understood.
+    from transformer.errors import UserError
+    from transformer.machine import devices
+
+    try:
+        import safetensors  # noqa: F401
+    except ModuleNotFoundError:
+        raise UserError("convert.py needs safetensors: pip install -e '.[convert]'") from None
+    devices.demand("cpu")
+    {
+        FromMarian: from_marian,
+        ToMarian: to_marian,
+        ToCTranslate2: to_ctranslate2,
+        ToArgos: to_argos,
+        FromSafetensors: from_safetensors,
+    }.get(type(command), to_safetensors)(command)
+
+
+def from_marian(command: FromMarian) -> None:
+    from transformer.interchange.marian import read_marian
+    from transformer.interchange.model import save_run
+    from transformer.interchange.weights import whole
+
+    with whole(command.run) as folder:
+        model = read_marian(command.folder, command.source, command.target)
+        save_run(folder, model)
+    data = model.config.data
+    print(
+        f"{command.run}: {data.source} to {data.target}, "
+        f"{model.config.model.target_vocab_size:,} tokens\n"
+        f"translate with:  python translate.py {command.run}\n"
+        f"train it further: python train.py CONFIG --from {command.run} --run NEW"
+    )
+
+
+def to_marian(command: ToMarian) -> None:
+    import dataclasses
+
+    from transformer.interchange.card import model_card
+    from transformer.interchange.marian import write_marian
+    from transformer.interchange.model import load_run
+    from transformer.interchange.weights import whole
+    from transformer.runs.folder import load_run_config
+
+    config = dataclasses.replace(load_run_config(command.run), decode=command.decode)
+    with whole(command.folder) as folder:
+        model = load_run(command.run, command.checkpoint, config)
+        write_marian(folder, model, model_card(command.run, config))
+    print(f"{command.folder}: MarianMTModel.from_pretrained({str(command.folder)!r})")
+
+
+def to_ctranslate2(command: ToCTranslate2) -> None:
+    from transformer.interchange.comparison import compare, read_sample
+    from transformer.interchange.ctranslate2 import require, save_translator
+    from transformer.interchange.marian import load_any
+    from transformer.interchange.weights import whole
+
+    require()
+    quantization = None if command.quantization == "none" else command.quantization
+    with whole(command.folder) as folder:
+        model = load_any(command.run, command.checkpoint)
+        save_translator(model, folder, quantization)
+        if command.sentences:
+            sample = read_sample(model.config.data, command.sample, command.sentences)
+            if sample:
+                compare(model, folder, sample, quantization)
+    print(f"{command.folder}: ctranslate2.Translator({str(command.folder)!r})")
+
+
+def to_argos(command: ToArgos) -> None:
+    from transformer.interchange.argos import save_package
+    from transformer.interchange.ctranslate2 import require
+    from transformer.interchange.marian import load_any
+
+    require()
+    model = load_any(command.run, command.checkpoint)
+    save_package(
+        model, command.file, None if command.quantization == "none" else command.quantization
+    )
+    print(f"{command.file}: argospm install {command.file}")
+
+
+def to_safetensors(command) -> None:
+    from transformer.interchange.model import load_run, save_plain
+    from transformer.interchange.weights import whole
+
+    with whole(command.folder) as folder:
+        save_plain(folder, load_run(command.run, command.checkpoint))
+    print(f"{command.folder}: model.safetensors, config.json and tokenizer")
+
+
+def from_safetensors(command: FromSafetensors) -> None:
+    from transformer.interchange.model import load_plain, save_run
+    from transformer.interchange.weights import whole
+
+    with whole(command.run) as folder:
+        save_run(folder, load_plain(command.folder))
+    print(f"{command.run}: python translate.py {command.run}")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,121 @@
+"""SentencePiece models whose pieces have ids from a list of their own, as Marian's have."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import UserError
+from transformer.model.batch import BOS, EOS, PAD, UNK
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a vocabulary by their ids elsewhere, and the ids of special ones there.
+
+    names    a name for each id; None where an id has none
+    pad      where it is also what a translation begins with, PAD here has no id there
+    start, end, unknown   what a translation begins with, ends in, and what is not in the list
+    """
+
+    names: tuple[str | None, ...]
+    pad: int
+    start: int
+    end: int
+    unknown: int
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """For each of our ids the one elsewhere; -1 for a PAD that has none."""
+        special = (-1 if self.pad == self.start else self.pad, self.start, self.end, self.unknown)
+        return special + tuple(i for i in range(len(self.names)) if i not in special)
+
+
+@dataclass(frozen=True)
+class PieceTokenizer(Tokenizer):
+    """Text is cut by the SentencePiece model; each piece has the id that the list gives it, or UNK.
+
+    A text may begin with a language tag such as >>fra<<, which is one token.
+    """
+
+    vocabulary: Pieces = field(kw_only=True, repr=False)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The pieces by our ids; "" where one has no name."""
+        return [self.vocabulary.names[i] or "" if i >= 0 else "" for i in self.vocabulary.order]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self._names) if name}
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def digest(self) -> str:
+        listed = json.dumps(vars_of(self.vocabulary), sort_keys=True)
+        return hashlib.sha256(self.model + listed.encode()).hexdigest()
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The token ids of each sentence, without BOS and EOS."""
+        tags, texts = zip(*map(split_tag, sentences)) if sentences else ((), ())
+        cut = self._processor.encode(list(texts), out_type=str)
+        return [
+            [self._ids.get(piece, UNK) for piece in tag + pieces] for tag, pieces in zip(tags, cut)
+        ]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The sentence of each row of ids; PAD, BOS, EOS and UNK are dropped."""
+        special = (PAD, BOS, EOS, UNK)
+        rows = [[self._names[i] for i in row if i not in special] for row in ids]
+        texts = [self._processor.decode_pieces(row) if row else "" for row in rows]
+        return [text.replace("\u2581", " ").strip() for text in texts]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The piece of text behind each id, special tokens by name: labels for a plot."""
+        names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
+        return [names.get(i) or self._names[i] for i in ids]
+
+
+def split_tag(text: str) -> tuple[list[str], str]:
+    """The language tag that a text begins with, if it does, and the rest."""
+    end = text.find("<<") + 2
+    return ([text[:end]], text[end:]) if text.startswith(">>") and end > 1 else ([], text)
+
+
+def vars_of(pieces: Pieces) -> dict[str, object]:
+    """What a file keeps of them."""
+    return {name: getattr(pieces, name) for name in Pieces.__dataclass_fields__}
+
+
+def save_pieces(pieces: Pieces, path: Path) -> None:
+    text = json.dumps(vars_of(pieces), ensure_ascii=False, indent=0) + "\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def load_pieces(path: Path) -> Pieces:
+    """What `save_pieces` wrote. Raises UserError when it is damaged."""
+    try:
+        fields = json.loads(path.read_bytes())
+        pieces = Pieces(tuple(fields.pop("names")), **fields)
+        check_pieces(pieces)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UserError(f"cannot read the vocabulary {path}: {error}") from error
+    return pieces
+
+
+def check_pieces(pieces: Pieces) -> None:
+    """Raises ValueError for lists that are no vocabulary."""
+    named = [name for name in pieces.names if name is not None]
+    special = (pieces.pad, pieces.start, pieces.end, pieces.unknown)
+    if not all(isinstance(name, str) for name in named) or len(set(named)) < len(named):
+        raise ValueError("pieces must be texts that differ")
+    if not all(type(number) is int and 0 <= number < len(pieces.names) for number in special):
+        raise ValueError("a special token has no place among the pieces")
+    if len({pieces.pad, pieces.end, pieces.unknown}) < 3 or pieces.start in special[2:]:
+        raise ValueError("two special tokens have the same place")

@@ -1,0 +1,63 @@
+"""A translator as a package of Argos Translate, which LibreTranslate installs too.
+
+A zip archive of one folder: a CTranslate2 model, the SentencePiece model of the source, and
+metadata (https://github.com/argosopentech/argos-translate, argostranslate/package.py).
+"""
+
+import json
+import re
+import tempfile
+import zipfile
+from pathlib import Path
+
+from transformer.errors import UserError
+from transformer.interchange.ctranslate2 import save_translator
+from transformer.interchange.model import Model
+
+NAMES = {
+    "ar": "Arabic", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German",
+    "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian", "fi": "Finnish",
+    "fr": "French", "ga": "Irish", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
+    "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian",
+    "lv": "Latvian", "nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese",
+    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish",
+    "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+"""Of languages by their codes; others are called by their code."""
+
+
+def save_package(model: Model, file: Path, quantization: str | None) -> None:
+    """Writes the package. Raises UserError for what Argos Translate could not use."""
+    data = model.config.data
+    if file.suffix != ".argosmodel":
+        raise UserError(f"{file}: Argos Translate wants a name that ends in .argosmodel")
+    if file.exists():
+        raise UserError(f"{file} exists: choose a file that is not there yet")
+    for side, code in (("source", data.source), ("target", data.target)):
+        if not re.fullmatch("[a-z]{2,3}", code):
+            raise UserError(f"data.{side} ({code!r}) must be a language's code, such as en")
+    if data.lowercase:
+        raise UserError("data.lowercase: Argos Translate does not lower-case text")
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.9",
+        "from_code": data.source,
+        "from_name": NAMES.get(data.source, data.source),
+        "to_code": data.target,
+        "to_name": NAMES.get(data.target, data.target),
+    }
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary:
+            root = Path(temporary) / f"translate-{data.source}_{data.target}-1_0"
+            save_translator(model, root / "model", quantization)
+            (root / "sentencepiece.model").write_bytes(model.tokenizers.source.model)
+            text = json.dumps(metadata, indent=2) + "\n"
+            (root / "metadata.json").write_text(text, encoding="utf-8")
+            archive = Path(temporary) / file.name
+            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+                for path in sorted(root.rglob("*")):
+                    package.write(path, path.relative_to(temporary))
+            archive.rename(file)
+    except OSError as error:
+        raise UserError(f"cannot write to {file}: {error.strerror or error}") from error

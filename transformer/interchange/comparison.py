@@ -1,0 +1,184 @@
+"""A converted model beside its original: the same sentences, translated by both."""
+
+import os
+import time
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import jax
+
+from transformer.config import DataConfig
+from transformer.data.corpus import read_pairs
+from transformer.decoding.scoring import log_probabilities, padded
+from transformer.decoding.translator import hypotheses, make_translator
+from transformer.errors import UserError
+from transformer.evaluation.scores import bleu
+from transformer.interchange.ctranslate2 import open_translator, token_names
+from transformer.interchange.model import Model
+from transformer.model.batch import EOS
+
+FEWEST_EQUAL = 0.95
+"""Of translations by float32 on both sides; below, something else than ties makes them differ."""
+TIE = 1e-3
+"""Nats: hypotheses that are no further apart, either may find the better."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sentences to translate, and references or none."""
+
+    sources: list[str]
+    references: list[str]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two made of a sample."""
+
+    name: str
+    texts: list[str]
+    ids: list[list[int]]
+    seconds: float
+    megabytes: float
+
+    def describe(self, sample: Sample, language: str) -> str:
+        score = (
+            f", BLEU {bleu(self.texts, sample.references, language):.1f}"
+            if sample.references
+            else ""
+        )
+        speed = len(self.texts) / self.seconds
+        return f"{self.name:12}  {speed:6.1f} sentences/s, {self.megabytes:,.1f} MB{score}"
+
+
+def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample | None:
+    """The first lines of a file of sentences and of one of references, or the validation set's.
+
+    None, and a word, where there is none. Raises UserError for files that cannot be read.
+    """
+    if len(files) > 2:
+        raise UserError(f"--sample takes a file of sentences and one of references, not {files}")
+    if files:
+        try:
+            sides = [Path(file).read_text(encoding="utf-8").splitlines() for file in files]
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot read {' and '.join(files)}: {error}") from error
+        if len({len(side) for side in sides}) > 1:
+            raise UserError(f"{files[0]} and {files[1]} have different numbers of lines")
+        sources, references = sides if len(sides) == 2 else (sides[0], [])
+        return Sample(sources[:count], references[:count])
+    try:
+        pairs = list(islice(read_pairs(data, "validation"), count))
+    except UserError as error:
+        print(f"not compared with the original: {error}; --sample FILE compares on a file")
+        return None
+    return Sample([source for source, _ in pairs], [target for _, target in pairs])
+
+
+def compare(model: Model, folder: Path, sample: Sample, quantization: str | None) -> None:
+    """Translates with both, and prints how far they agree. Raises UserError when, without
+    quantization, they differ in more than ties."""
+    beam = model.config.decode.beam_size
+    longest = max(map(len, model.tokenizers.source.encode(sample.sources)), default=0)
+    limit = longest + min(model.config.decode.max_extra_length, 50)
+    print(
+        f"{len(sample.sources):,} sentences, beam {beam}, without length normalisation, on "
+        f"{os.cpu_count()} cores:"
+    )
+    original = ours(model, sample.sources, beam, limit)
+    converted = theirs(model, folder, sample.sources, beam, limit)
+    for side in (original, converted):
+        print(f"  {side.describe(sample, model.config.data.target)}")
+    pairs = zip(original.ids, converted.ids)
+    different = [number for number, (a, b) in enumerate(pairs) if a != b]
+    equal = 1 - len(different) / max(1, len(sample.sources))
+    print(f"{len(sample.sources) - len(different):,} translations are the same ({equal:.1%})")
+    if quantization or not different:
+        return
+    print_differences(model, sample.sources, original, converted, different)
+    if equal < FEWEST_EQUAL:
+        raise UserError(
+            f"only {equal:.1%} of the translations are those of the original, so that the model "
+            "was not kept"
+        )
+
+
+def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
+    config = replace(
+        model.config,
+        decode=replace(
+            model.config.decode,
+            beam_size=beam,
+            alpha=0.0,
+            stop="bound",
+            max_length=limit,
+            max_extra_length=limit,
+            forced_end=False,
+            renormalise=True,
+            dtype="float32",
+        ),
+    )
+    translator = make_translator(config, model.params, model.tokenizers)
+    hypotheses(translator, sources)  # compiles
+    start = time.perf_counter()
+    found = [best[0] for best in hypotheses(translator, sources)]
+    seconds = time.perf_counter() - start
+    ids = [[token for token in best.tokens if token != EOS] for best in found]
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
+    return Side("original", [best.text for best in found], ids, seconds, size / 1e6)
+
+
+def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
+    source, target = model.tokenizers
+    source_names, target_names = token_names(source), token_names(target)
+    numbers = {name: number for number, name in enumerate(target_names)}
+    translator = open_translator(folder, "default", os.cpu_count() or 1)
+    rows = source.encode(sources)
+    kept = [number for number, row in enumerate(rows) if row]  # as ours, nothing of nothing
+
+    def translate() -> list[list[int]]:
+        results = translator.translate_batch(
+            [[source_names[token] for token in rows[number]] for number in kept],
+            max_batch_size=32,
+            beam_size=beam,
+            length_penalty=0,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=limit,
+        )
+        return [[numbers[name] for name in result.hypotheses[0]] for result in results]
+
+    translate()
+    start = time.perf_counter()
+    found = dict(zip(kept, translate()))
+    seconds = time.perf_counter() - start
+    ids = [found.get(number, []) for number in range(len(sources))]
+    texts = [" ".join(text.splitlines()) for text in target.decode(ids)]
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Side("CTranslate2", texts, ids, seconds, size / 1e6)
+
+
+def print_differences(
+    model: Model, sources: list[str], original: Side, converted: Side, different: list[int]
+) -> None:
+    """Each sentence that the two translate differently, and which is likelier to our model."""
+    source_rows = model.tokenizers.source.encode(sources)
+    for number in different:
+        a, b = (
+            log_probabilities(
+                model.config.model,
+                model.params,
+                padded([source_rows[number]]),
+                padded([side.ids[number]]),
+            )[0]
+            for side in (original, converted)
+        )
+        verdict = (
+            "a tie" if abs(a - b) < TIE else f"better: {'original' if a > b else 'CTranslate2'}"
+        )
+        print(
+            f"  {number + 1}: {verdict} ({a:.4f} and {b:.4f} nats)\n"
+            f"    original     {original.texts[number]}\n"
+            f"    CTranslate2  {converted.texts[number]}"
+        )

@@ -1,0 +1,267 @@
+"""Hugging Face's MarianMTModel folders (OPUS-MT): in as runs, and runs out as such folders."""
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+from transformer.config import Config, DataConfig
+from transformer.config.rules import check
+from transformer.data.piece_tokenizer import Pieces, PieceTokenizer, check_pieces
+from transformer.data.tokenizer import Tokenizer, load_tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.errors import UserError
+from transformer.interchange.marian_config import (
+    EPSILON,
+    decode_config,
+    model_config,
+    their_config,
+    their_generation_config,
+)
+from transformer.interchange.marian_weights import (
+    Correspondence,
+    has_sinusoids,
+    name_in,
+    read_params,
+    unknown_names,
+    write_params,
+)
+from transformer.interchange.model import Model, load_run
+from transformer.interchange.weights import (
+    Weights,
+    check_shapes,
+    open_weights,
+    read_json,
+    save_arrays,
+)
+from transformer.model.batch import BOS, EOS, PAD, UNK
+from transformer.model.params import Params
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+LONGEST = 512
+"""Tokens that their tokenizer lets a sentence have, if its files do not say."""
+
+
+def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
+    """The model in a folder of theirs; languages as its tokenizer names them, or as given.
+
+    Raises UserError for a folder that is damaged, or of a model that ours cannot be.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder")
+    fields, tokens = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
+    shares_pieces, pieces = _pieces(folder, fields, tokens)
+    weights_file = _weights_file(folder)
+    weights = open_weights(weights_file)
+    is_sinusoidal = fields.get("d_model") and all(
+        has_sinusoids(weights, stack, fields["d_model"]) for stack in ("encoder", "decoder")
+    )
+    rows = tuple(len(side.order) for side in pieces)
+    model = model_config(fields, rows, "sinusoidal" if is_sinusoidal else "learned")
+    _check_sizes(fields, pieces)
+    ours = {theirs: number for number, theirs in enumerate(pieces[1].order)}
+    file = (
+        "generation_config.json" if (folder / "generation_config.json").exists() else "config.json"
+    )
+    decode = decode_config(read_json(folder / file), file, ours)
+    longest = min(int(tokens.get("model_max_length") or LONGEST), model.max_positions, 2**20)
+    tokenizers = Tokenizers(
+        *(
+            PieceTokenizer(load_tokenizer(folder / f"{side}.spm").model, vocabulary=of_side)
+            for side, of_side in zip(("source", "target"), pieces)
+        )
+    )
+    config = Config(
+        model=model,
+        data=DataConfig(
+            dataset=folder.resolve().name,
+            source=source or tokens.get("source_lang") or "source",
+            target=target or tokens.get("target_lang") or "target",
+            shared_vocabulary=shares_pieces,
+            vocabulary=tokenizers.identity[2],
+            max_length=min(DataConfig.max_length, longest),
+        ),
+        decode=replace(decode, max_source_length=longest - 1),
+    )
+    _check_config(config)
+    correspondence = Correspondence(model, *pieces)
+    return Model(config, _params(correspondence, weights, weights_file), tokenizers)
+
+
+def load_any(folder: Path, checkpoint: str = "best") -> Model:
+    """A run, or a folder of theirs."""
+    config = folder / "config.json"
+    if config.is_file() and _optional(config).get("model_type") == "marian":
+        return read_marian(folder)
+    model = load_run(folder, checkpoint)
+    if not (model.config.model.encoder_layers and model.config.model.decoder_layers):
+        raise UserError(f"{folder} is no translator: to-safetensors can hold it")
+    return model
+
+
+def _optional(path: Path) -> dict:
+    return read_json(path) if path.exists() else {}
+
+
+def _weights_file(folder: Path) -> Path:
+    found = [folder / name for name in WEIGHTS if (folder / name).exists()]
+    if not found:
+        raise UserError(f"{folder} lacks {' and '.join(WEIGHTS)}: one of them holds the weights")
+    return found[0]
+
+
+def _pieces(folder: Path, fields: dict, tokens: dict) -> tuple[bool, tuple[Pieces, Pieces]]:
+    """Whether the sides share a vocabulary, and the pieces of each."""
+    separate = bool(tokens.get("separate_vocabs"))
+    start = fields.get("decoder_start_token_id")
+    target_file = folder / ("target_vocab.json" if separate else "vocab.json")
+    target_size = fields.get("decoder_vocab_size") or fields.get("vocab_size")
+    target = _read_pieces(target_file, tokens, target_size, start)
+    if target.pad != fields.get("pad_token_id") or target.end != fields.get("eos_token_id"):
+        raise UserError(
+            f"{folder}: pad_token_id or eos_token_id of config.json is not that of "
+            f"{target_file.name}"
+        )
+    if not separate:
+        return True, (target, target)
+    source = read_json(folder / "vocab.json")
+    source_start = None if target.pad == target.start else source.get(target.names[target.start])
+    size = fields.get("vocab_size")
+    return False, (_read_pieces(folder / "vocab.json", tokens, size, source_start), target)
+
+
+def _read_pieces(path: Path, tokens: dict, size: int | None, start: int | None) -> Pieces:
+    """The vocabulary in a file of theirs; a model may have more rows than it has pieces."""
+    ids = read_json(path)
+    names = {}
+    for which, usual in (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>")):
+        name = tokens.get(f"{which}_token") or usual
+        names[which] = name["content"] if isinstance(name, dict) else name  # an AddedToken
+    try:
+        if type(size) is not int or not 0 < size < 2**31 or len(ids) > size:
+            raise ValueError(f"config.json has room for {size} pieces, and there are {len(ids):,}")
+        listed: list[str | None] = [None] * size
+        for name, number in ids.items():
+            if type(number) is not int or not 0 <= number < size or listed[number] is not None:
+                raise ValueError(f"the piece {name!r} has no id of its own below {size}")
+            listed[number] = name
+        special = [ids[names[which]] for which in ("pad", "eos", "unk")]
+        pieces = Pieces(
+            tuple(listed),
+            pad=special[0],
+            start=special[0] if start is None else start,
+            end=special[1],
+            unknown=special[2],
+        )
+        check_pieces(pieces)
+    except KeyError as error:
+        raise UserError(f"{path} lacks the piece {error.args[0]!r}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+    return pieces
+
+
+def _check_sizes(fields: dict, pieces: tuple[Pieces, Pieces]) -> None:
+    if fields.get("share_encoder_decoder_embeddings", True) and pieces[0] != pieces[1]:
+        raise UserError("config.json shares embeddings between two vocabularies: it is damaged")
+
+
+def _check_config(config: Config) -> None:
+    try:
+        check(config)
+    except UserError as error:
+        raise UserError(f"config.json: {error}") from error
+
+
+def _params(correspondence: Correspondence, weights: Weights, file: Path) -> Params:
+    unknown = unknown_names(correspondence, weights)
+    if unknown:
+        raise UserError(f"{file} holds {unknown[0]}, which no MarianMTModel has")
+    expected = {
+        name_in(correspondence, weights, name): shape
+        for name, shape in correspondence.their_shapes().items()
+    }
+    check_shapes(weights.shapes, expected, file)
+    rows = len(correspondence.target.names)
+    if weights.shapes.get("final_logits_bias", (1, rows)) != (1, rows):
+        raise UserError(f"{file}: final_logits_bias has not the shape {(1, rows)}")
+    return read_params(correspondence, weights, file)
+
+
+def write_marian(folder: Path, model: Model, card: str) -> None:
+    """The model as a folder of theirs, offline loadable by MarianMTModel and MarianTokenizer.
+
+    Raises UserError for what such a model cannot hold.
+    """
+    config = model.config
+    sides = [_their_pieces(tokenizer) for tokenizer in model.tokenizers]
+    if config.data.lowercase:
+        raise UserError("data.lowercase: MarianTokenizer does not lower-case text")
+    if config.model.tying == "all" and sides[0] != sides[1]:
+        raise UserError("model.tying all of two vocabularies: this run is damaged")
+    is_learned = config.model.positions == "learned"
+    tokens = {
+        "pad": sides[1].pad,
+        "start": sides[1].start,
+        "end": sides[1].end,
+        "source_size": len(sides[0].names),
+        "target_size": len(sides[1].names),
+        "positions": config.model.max_positions if is_learned else _reach(config),
+    }
+    their = their_config(config.model, config.decode, tokens)
+    generation = their_generation_config(config.decode, tokens, sides[1].order)
+    if config.model.norm_epsilon != EPSILON:
+        warnings.warn(
+            f"model.norm_epsilon {config.model.norm_epsilon} becomes {EPSILON}, which is what a "
+            "MarianMTModel has",
+            stacklevel=2,
+        )
+    arrays = write_params(Correspondence(config.model, *sides), model.params)
+    save_arrays(folder / WEIGHTS[0], arrays, kind="pt")
+    _write_json(folder / "config.json", their)
+    _write_json(folder / "generation_config.json", generation)
+    _write_tokenizers(folder, model, sides, tokens["positions"])
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _reach(config: Config) -> int:
+    """Positions that sources and translations need."""
+    longest = config.decode.max_length or config.decode.max_extra_length + config.data.max_length
+    return max(config.decode.max_source_length + 1, longest + 1)
+
+
+def _their_pieces(tokenizer: Tokenizer) -> Pieces:
+    """The pieces of a tokenizer and their ids: those that it came with, or ours."""
+    if isinstance(tokenizer, PieceTokenizer):
+        return tokenizer.vocabulary
+    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    return Pieces(tuple(names), pad=PAD, start=BOS, end=EOS, unknown=UNK)
+
+
+def _write_tokenizers(folder: Path, model: Model, sides: list[Pieces], longest: int) -> None:
+    for side, tokenizer in zip(("source", "target"), model.tokenizers):
+        (folder / f"{side}.spm").write_bytes(tokenizer.model)
+    files = ("vocab.json", "target_vocab.json") if sides[0] != sides[1] else ("vocab.json",)
+    for name, pieces in zip(files, sides):
+        ids = {name: number for number, name in enumerate(pieces.names) if name is not None}
+        _write_json(folder / name, ids)
+    end, target = sides[1].end, sides[1].names
+    _write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "MarianTokenizer",
+            "source_lang": model.config.data.source,
+            "target_lang": model.config.data.target,
+            "separate_vocabs": len(files) == 2,
+            "model_max_length": min(longest, model.config.decode.max_source_length + 1),
+            "pad_token": target[sides[1].pad],
+            "eos_token": target[end],
+            "unk_token": target[sides[1].unknown],
+            "clean_up_tokenization_spaces": False,
+        },
+    )
+
+
+def _write_json(path: Path, value: dict) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,242 @@
+"""Our parameters and those of Hugging Face's MarianMTModel, name by name, in both directions.
+
+Their linear layers hold [outputs, inputs], ours inputs first. Their sinusoids have all sines before
+all cosines, ours in turns: so the features of the model, everywhere, are put in another order.
+https://github.com/huggingface/transformers/blob/main/src/transformers/models/marian/modeling_marian.py
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from transformer.config import ModelConfig
+from transformer.data.piece_tokenizer import Pieces
+from transformer.interchange.weights import (
+    Shapes,
+    Weights,
+    by_name,
+    check_finite,
+    from_names,
+    shapes_of,
+)
+from transformer.model.layers import sinusoids
+from transformer.model.params import Params
+
+OUT_OF_REACH = -100.0
+"""The logit's bias of a PAD that they do not have: it gets no probability, and label smoothing can
+bear it."""
+
+POSITIONS = "model.{}.embed_positions.weight"
+SHARED, OUTPUT = "model.shared.weight", "lm_head.weight"
+SOURCE, TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+ALIASES = {
+    "all": {SHARED: (SOURCE, TARGET, OUTPUT)},
+    "target": {TARGET: (OUTPUT,)},
+    "none": {SOURCE: (SHARED,), TARGET: (SHARED,)},
+}
+"""By tying, other names under which files may hold a table: those that share it."""
+
+
+class Pair(NamedTuple):
+    """One of our parameters (in a stack: of one layer), and theirs.
+
+    `is_linear`: theirs is transposed. `features`: the axis of ours, seen as a matrix, that has the
+    features of the model. `pieces`: whose ids its rows are numbered by.
+    """
+
+    ours: str
+    theirs: str
+    is_linear: bool = False
+    features: int | None = None
+    layer: int | None = None
+    pieces: Pieces | None = None
+
+
+@dataclass(frozen=True)
+class Correspondence:
+    """The parameters of a model and how each is called there."""
+
+    model: ModelConfig
+    source: Pieces
+    target: Pieces
+
+    def pairs(self) -> Iterator[Pair]:
+        """All parameters that are learned; positions only where they are."""
+        yield from self._tables()
+        for stack, count in (
+            ("encoder", self.model.encoder_layers),
+            ("decoder", self.model.decoder_layers),
+        ):
+            for layer in range(count):
+                yield from _layer(stack, layer)
+
+    def _tables(self) -> Iterator[Pair]:
+        def table(ours, theirs, pieces):
+            return Pair(f"embedding.{ours}", theirs, features=1, pieces=pieces)
+
+        if self.model.tying == "all":
+            yield table("source", SHARED, self.target)
+        else:
+            yield table("source", SOURCE, self.source)
+            yield table("target", TARGET, self.target)
+        if self.model.tying == "none":
+            yield table("output", OUTPUT, self.target)
+        yield Pair("embedding.output_bias", "final_logits_bias", pieces=self.target)
+        if self.model.positions == "learned":
+            for side, stack in (("source", "encoder"), ("target", "decoder")):
+                yield Pair(f"embedding.{side}_positions", POSITIONS.format(stack), features=1)
+
+    def their_shapes(self) -> Shapes:
+        """What their file must hold, the bias of the logits apart, which it may lack."""
+        ours = shapes_of(self.model)
+        return {
+            pair.theirs: self._their_shape(pair, ours[pair.ours])
+            for pair in self.pairs()
+            if pair.theirs != "final_logits_bias"
+        }
+
+    def _their_shape(self, pair: Pair, ours: tuple[int, ...]) -> tuple[int, ...]:
+        if pair.pieces is not None:
+            return (len(pair.pieces.names), *ours[1:])
+        shape = ours if pair.layer is None else ours[1:]
+        return _matrix(pair, shape)[::-1] if pair.is_linear else _matrix(pair, shape)
+
+
+def _layer(stack: str, layer: int) -> Iterator[Pair]:
+    def pair(ours, theirs, is_linear=False, features=None):
+        theirs = f"model.{stack}.layers.{layer}.{theirs}"
+        return Pair(f"{stack}.layers.{ours}", theirs, is_linear, features, layer)
+
+    def norm(ours, theirs):
+        yield pair(f"{ours}.scale", f"{theirs}.weight", features=0)
+        yield pair(f"{ours}.bias", f"{theirs}.bias", features=0)
+
+    def attention(ours, theirs):
+        for letter in "qkv":
+            projection = f"{theirs}.{letter}_proj"
+            yield pair(f"{ours}.w_{letter}", f"{projection}.weight", is_linear=True, features=0)
+            yield pair(f"{ours}.b_{letter}", f"{projection}.bias")
+        yield pair(f"{ours}.w_o", f"{theirs}.out_proj.weight", is_linear=True, features=1)
+        yield pair(f"{ours}.b_o", f"{theirs}.out_proj.bias", features=0)
+        yield from norm(f"{ours}_norm", f"{theirs}_layer_norm")
+
+    yield from attention("self_attention", "self_attn")
+    if stack == "decoder":
+        yield from attention("cross_attention", "encoder_attn")
+    yield pair("feed_forward.w_1", "fc1.weight", is_linear=True, features=0)
+    yield pair("feed_forward.b_1", "fc1.bias")
+    yield pair("feed_forward.w_2", "fc2.weight", is_linear=True, features=1)
+    yield pair("feed_forward.b_2", "fc2.bias", features=0)
+    yield from norm("feed_forward_norm", "final_layer_norm")
+
+
+def _matrix(pair: Pair, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Our shape with heads and their widths as one axis."""
+    if len(shape) == 3:  # [D, H, K], or [H, K, D]
+        heads = (shape[0], shape[1] * shape[2]), (shape[0] * shape[1], shape[2])
+        return heads[pair.features]
+    if pair.ours.endswith((".b_q", ".b_k", ".b_v")):
+        return (shape[0] * shape[1],)
+    return shape
+
+
+def in_turns(width: int) -> np.ndarray:
+    """For each of our features theirs: sine, cosine, sine, ..."""
+    return np.arange(width).reshape(2, -1).T.reshape(-1)
+
+
+def to_ours(pair: Pair, theirs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Their array as ours, of this shape."""
+    array = theirs.T if pair.is_linear else theirs
+    if pair.features is not None:
+        array = np.take(array, in_turns(array.shape[pair.features]), axis=pair.features)
+    if pair.pieces is None:
+        return array.reshape(shape)
+    order = np.array(pair.pieces.order)
+    filling = 0.0 if array.ndim > 1 else OUT_OF_REACH
+    rows = array[order]
+    rows[order < 0] = filling
+    return rows
+
+
+def to_theirs(pair: Pair, ours: np.ndarray) -> np.ndarray:
+    """The inverse of `to_ours`."""
+    array = ours.reshape(_matrix(pair, ours.shape))
+    if pair.features is not None:
+        width = array.shape[pair.features]
+        array = np.take(array, np.argsort(in_turns(width)), axis=pair.features)
+    if pair.pieces is not None:
+        order = np.array(pair.pieces.order)
+        rows = np.zeros((len(pair.pieces.names), *array.shape[1:]), array.dtype)
+        rows[order[order >= 0]] = array[order >= 0]
+        return rows
+    return np.ascontiguousarray(array.T if pair.is_linear else array)
+
+
+def read_params(correspondence: Correspondence, weights: Weights, file: Path) -> Params:
+    """Their weights as our parameters, float32; one array of theirs in memory at a time.
+
+    Raises UserError for an array with something that is not a number.
+    """
+    model = correspondence.model
+    arrays = {name: np.empty(shape, np.float32) for name, shape in shapes_of(model).items()}
+    for pair in correspondence.pairs():
+        ours = arrays[pair.ours] if pair.layer is None else arrays[pair.ours][pair.layer]
+        theirs = _read(correspondence, weights, pair)
+        check_finite(pair.theirs, theirs, file)
+        ours[...] = to_ours(pair, theirs, ours.shape)
+    return from_names(model, arrays)
+
+
+def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.ndarray:
+    if pair.theirs != "final_logits_bias":
+        return weights.read(name_in(correspondence, weights, pair.theirs))
+    if pair.theirs in weights.shapes:
+        return weights.read(pair.theirs).reshape(-1)
+    return np.zeros(len(correspondence.target.names), np.float32)
+
+
+def name_in(correspondence: Correspondence, weights: Weights, name: str) -> str:
+    """The name that the file has for a table of theirs; the first one where it has none."""
+    names = (name, *ALIASES[correspondence.model.tying].get(name, ()))
+    return next((alias for alias in names if alias in weights.shapes), name)
+
+
+def write_params(correspondence: Correspondence, params: Params) -> dict[str, np.ndarray]:
+    """Our parameters as their weights, by their names; biases that ours lacks are zeros."""
+    ours, theirs = by_name(jax.tree.map(np.asarray, params)), {}
+    width = correspondence.model.d_model
+    for pair in correspondence.pairs():
+        array = ours.get(pair.ours)
+        if array is None:  # a bias
+            count = len(correspondence.target.names) if pair.pieces else width
+            theirs[pair.theirs] = np.zeros(count, np.float32)
+        else:
+            theirs[pair.theirs] = to_theirs(
+                pair, array if pair.layer is None else array[pair.layer]
+            )
+    theirs["final_logits_bias"] = theirs["final_logits_bias"][None]
+    return theirs
+
+
+def has_sinusoids(weights: Weights, stack: str, width: int) -> bool:
+    """Whether their file holds sinusoids as positions, or none."""
+    name = POSITIONS.format(stack)
+    if name not in weights.shapes:
+        return True
+    found = weights.read(name)
+    rows = np.arange(len(found))
+    ours = np.asarray(sinusoids(rows, width))[:, np.argsort(in_turns(width))]
+    return bool(np.abs(found - ours).max(initial=0) < 1e-3)
+
+
+def unknown_names(correspondence: Correspondence, weights: Weights) -> list[str]:
+    """Names in their file that a Marian model does not have."""
+    known = {*correspondence.their_shapes(), "final_logits_bias"}
+    known |= {SHARED, SOURCE, TARGET, OUTPUT}
+    known |= {POSITIONS.format(stack) for stack in ("encoder", "decoder")}
+    return sorted(name for name in weights.shapes if name not in known)

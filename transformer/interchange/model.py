@@ -1,0 +1,63 @@
+"""A translator, whole: what a run folder holds of one, in and out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer.config import Config
+from transformer.config.files import from_json, to_json
+from transformer.config.rules import check
+from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
+from transformer.errors import UserError
+from transformer.interchange.weights import load_weights, save_weights
+from transformer.model.params import Params
+from transformer.runs.checkpoints import load_params, save_params
+from transformer.runs.folder import load_run_config
+
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model's settings, parameters and tokenizers."""
+
+    config: Config
+    params: Params
+    tokenizers: Tokenizers
+
+
+def load_run(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Model:
+    """The model of a run, with the run's settings or these. Raises UserError."""
+    config = config or load_run_config(folder)
+    tokenizers = load_tokenizers(folder / "tokenizer", config.data)
+    params, _ = load_params(folder, config, checkpoint)
+    return Model(config, params, tokenizers)
+
+
+def save_run(folder: Path, model: Model) -> None:
+    """A run folder, which translates, and which others can begin with (--from)."""
+    save_tokenizers(model.tokenizers, folder / "tokenizer")
+    save_params(folder, model.params)
+    (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
+
+
+def save_plain(folder: Path, model: Model) -> None:
+    """Weights as safetensors, by the names of our tree, beside the settings and the tokenizers."""
+    save_tokenizers(model.tokenizers, folder / "tokenizer")
+    save_weights(folder / WEIGHTS, model.params)
+    (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
+
+
+def load_plain(folder: Path) -> Model:
+    """What `save_plain` wrote. Raises UserError when it is damaged or something is missing."""
+    path = folder / "config.json"
+    try:
+        config = from_json(path.read_text(encoding="utf-8"))
+        check(config)
+    except FileNotFoundError:
+        raise UserError(f"{folder} lacks config.json") from None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, UserError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    tokenizers = load_tokenizers(folder / "tokenizer", config.data)
+    if not (folder / WEIGHTS).exists():
+        raise UserError(f"{folder} lacks {WEIGHTS}")
+    return Model(config, load_weights(folder / WEIGHTS, config.model), tokenizers)

@@ -1,0 +1,161 @@
+"""Weights by name: what other programs read and write (safetensors), and our tree of parameters."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Protocol
+from zipfile import BadZipFile
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from transformer.config import ModelConfig
+from transformer.errors import UserError
+from transformer.interchange.pickled import PickledWeights
+from transformer.model.params import Params, init_params
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class Weights(Protocol):
+    """Arrays by name, each read when it is asked for."""
+
+    shapes: Shapes
+
+    def read(self, name: str) -> np.ndarray: ...
+
+
+class SafetensorsWeights:
+    """The arrays of a safetensors file."""
+
+    def __init__(self, path: Path):
+        self._file = safe_open(path, framework="numpy")
+        names = self._file.keys()
+        self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
+
+    def read(self, name: str) -> np.ndarray:
+        return self._file.get_tensor(name)
+
+
+def open_weights(path: Path) -> Weights:
+    """A safetensors file, or a pytorch_model.bin. Raises UserError when it is damaged."""
+    try:
+        if path.suffix == ".safetensors":
+            return SafetensorsWeights(path)
+        return PickledWeights(path)
+    except (
+        OSError, ValueError, KeyError, TypeError, EOFError, IndexError, AttributeError,
+        MemoryError, OverflowError, RecursionError,
+        SafetensorError, UnpicklingError, BadZipFile, NotImplementedError, ImportError,
+    ) as error:  # fmt: skip
+        raise UserError(
+            f"cannot read the weights {path}: {error or type(error).__name__}"
+        ) from error
+
+
+def shapes_of(model: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter by its name in our tree, such as encoder.norm.scale."""
+    shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
+    return {name: leaf.shape for name, leaf in by_name(shapes).items()}
+
+
+def by_name(params: Params) -> dict[str, jax.Array]:
+    """Every parameter by its name in our tree."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+
+
+def from_names(model: ModelConfig, arrays: Mapping[str, np.ndarray]) -> Params:
+    """The inverse of `by_name`."""
+    shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
+    structure = jax.tree.structure(shapes)
+    return jax.tree.unflatten(structure, [arrays[name] for name in by_name(shapes)])
+
+
+def check_shapes(found: Shapes, expected: Shapes, where: Path) -> None:
+    """Raises UserError naming the first array that is missing, or has another shape."""
+    for name, shape in expected.items():
+        if name not in found:
+            raise UserError(f"{where} lacks {name}, which its config asks for")
+        if found[name] != shape:
+            raise UserError(
+                f"{where}: {name} has the shape {found[name]}, and {shape} is what its config says"
+            )
+
+
+def check_finite(name: str, array: np.ndarray, where: Path) -> None:
+    """Raises UserError when an array holds something else than numbers."""
+    if array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise UserError(f"{where}: {name} holds what is not a number")
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], kind: str = "np") -> None:
+    """A safetensors file, which others may read; `kind`: whose arrays they are."""
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    save_file(contiguous, path, metadata={"format": kind})
+    path.chmod(0o644)
+
+
+def save_weights(path: Path, params: Params) -> None:
+    """All parameters as a safetensors file."""
+    save_arrays(path, by_name(params))
+
+
+def load_weights(path: Path, model: ModelConfig) -> Params:
+    """What `save_weights` wrote. Raises UserError when it is damaged, or of another model."""
+    weights, expected = open_weights(path), shapes_of(model)
+    check_shapes(weights.shapes, expected, path)
+    for name in weights.shapes:
+        if name not in expected:
+            raise UserError(f"{path} holds {name}, which its config knows nothing of")
+    arrays = {}
+    for name in expected:
+        arrays[name] = weights.read(name)
+        check_finite(name, arrays[name], path)
+    return from_names(model, arrays)
+
+
+@contextlib.contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `folder` when all is written, or vanishes.
+
+    Raises UserError when `folder` exists, or cannot be made.
+    """
+    if folder.exists():
+        raise UserError(f"{folder} exists: choose a folder that is not there yet")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+    try:
+        temporary.chmod(0o755)
+        yield temporary
+        temporary.rename(folder)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"cannot write to {folder}: {reason}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read_json(path: Path) -> dict:
+    """A JSON object. Raises UserError when it is missing or damaged."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path.parent} lacks {path.name}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"cannot read {path}: it is no JSON object")
+    return value
