@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 try:
@@ -20,7 +21,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.interchange.model import Model
 from transformer.model.batch import BOS, EOS, PAD, UNK
-from transformer.model.layers import position_encoding
+from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ def save_model(
     for stack_spec, stack, learned in stacks:
         stack_spec.scale_embeddings = config.embedding_scale
         # Its own table has all sines before all cosines; ours must travel with the weights.
-        rows = np.arange(max_length if learned is None else len(learned))
-        encoding = position_encoding(config, learned, rows)
+        encoding = sinusoids(jnp.arange(max_length), config.d_model) if learned is None else learned
         stack_spec.position_encodings.encodings = np.asarray(encoding)
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)

@@ -13,6 +13,7 @@ from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange.marian_config import (
     EPSILON,
+    check_numbers,
     decode_config,
     model_config,
     their_config,
@@ -38,6 +39,8 @@ from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.params import Params
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+MORE_ROWS = 2**20
+"""By so many a table may be larger than its vocabulary."""
 LONGEST = 512
 """Tokens that their tokenizer lets a sentence have, if its files do not say."""
 
@@ -50,6 +53,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder")
     fields, tokens = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
+    check_numbers(fields)
     shares_pieces, pieces = _pieces(folder, fields, tokens)
     weights_file = _weights_file(folder)
     weights = open_weights(weights_file)
@@ -138,7 +142,7 @@ def _read_pieces(path: Path, tokens: dict, size: int | None, start: int | None) 
         name = tokens.get(f"{which}_token") or usual
         names[which] = name["content"] if isinstance(name, dict) else name  # an AddedToken
     try:
-        if type(size) is not int or not 0 < size < 2**31 or len(ids) > size:
+        if type(size) is not int or not len(ids) <= size < len(ids) + MORE_ROWS:
             raise ValueError(f"config.json has room for {size} pieces, and there are {len(ids):,}")
         listed: list[str | None] = [None] * size
         for name, number in ids.items():
@@ -246,9 +250,11 @@ def _write_tokenizers(folder: Path, model: Model, sides: list[Pieces], longest: 
         ids = {name: number for number, name in enumerate(pieces.names) if name is not None}
         _write_json(folder / name, ids)
     end, target = sides[1].end, sides[1].names
+    begin = {} if sides[1].pad == sides[1].start else {"bos_token": target[sides[1].start]}
     _write_json(
         folder / "tokenizer_config.json",
-        {
+        begin
+        | {
             "tokenizer_class": "MarianTokenizer",
             "source_lang": model.config.data.source,
             "target_lang": model.config.data.target,

@@ -25,6 +25,10 @@ USED = {
     "eos_token_id", "share_encoder_decoder_embeddings", "tie_word_embeddings", "num_hidden_layers",
     "static_position_embeddings",
 }  # fmt: skip
+SIZES = (
+    "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
+)  # fmt: skip
 WITHOUT_EFFECT = {
     "_name_or_path", "_num_labels", "architectures", "dtype", "torch_dtype", "transformers_version",
     "model_type", "use_cache", "init_std", "id2label", "label2id", "num_labels", "problem_type",
@@ -65,6 +69,14 @@ def check_fields(fields: dict[str, Any], file: str, used: set[str]) -> None:
                 f"{file}: {name} is {value!r}, which this program cannot do"
                 + (f" (only {NEUTRAL[name][0]!r})" if NEUTRAL.get(name) else "")
             )
+
+
+def check_numbers(fields: dict[str, Any]) -> None:
+    """Raises UserError naming a size that is none, before anything is made of that size."""
+    for name in SIZES:
+        value = fields.get(name, 1)
+        if type(value) is not int or not 0 < value < 2**31:
+            raise UserError(f"config.json: {name} is {value!r}: it must be a number from 1")
 
 
 def model_config(fields: dict[str, Any], rows: tuple[int, int], positions: str) -> ModelConfig:

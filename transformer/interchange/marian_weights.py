@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
@@ -229,7 +230,7 @@ def has_sinusoids(weights: Weights, stack: str, width: int) -> bool:
     if name not in weights.shapes:
         return True
     found = weights.read(name)
-    rows = np.arange(len(found))
+    rows = jnp.arange(len(found))
     ours = np.asarray(sinusoids(rows, width))[:, np.argsort(in_turns(width))]
     return bool(np.abs(found - ours).max(initial=0) < 1e-3)
 

@@ -3,12 +3,13 @@
 import contextlib
 import json
 import shutil
+import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Protocol
+from typing import Any
 from zipfile import BadZipFile
 
 import jax
@@ -24,16 +25,8 @@ from transformer.model.params import Params, init_params
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Weights(Protocol):
-    """Arrays by name, each read when it is asked for."""
-
-    shapes: Shapes
-
-    def read(self, name: str) -> np.ndarray: ...
-
-
 class SafetensorsWeights:
-    """The arrays of a safetensors file."""
+    """The arrays of a safetensors file by name, each read when it is asked for."""
 
     def __init__(self, path: Path):
         self._file = safe_open(path, framework="numpy")
@@ -44,6 +37,9 @@ class SafetensorsWeights:
         return self._file.get_tensor(name)
 
 
+Weights = SafetensorsWeights | PickledWeights
+
+
 def open_weights(path: Path) -> Weights:
     """A safetensors file, or a pytorch_model.bin. Raises UserError when it is damaged."""
     try:
@@ -52,7 +48,7 @@ def open_weights(path: Path) -> Weights:
         return PickledWeights(path)
     except (
         OSError, ValueError, KeyError, TypeError, EOFError, IndexError, AttributeError,
-        MemoryError, OverflowError, RecursionError,
+        MemoryError, OverflowError, RecursionError, struct.error,
         SafetensorError, UnpicklingError, BadZipFile, NotImplementedError, ImportError,
     ) as error:  # fmt: skip
         raise UserError(
@@ -66,7 +62,7 @@ def shapes_of(model: ModelConfig) -> dict[str, tuple[int, ...]]:
     return {name: leaf.shape for name, leaf in by_name(shapes).items()}
 
 
-def by_name(params: Params) -> dict[str, jax.Array]:
+def by_name(params: Params) -> dict[str, Any]:
     """Every parameter by its name in our tree."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): leaf
@@ -98,7 +94,7 @@ def check_finite(name: str, array: np.ndarray, where: Path) -> None:
         raise UserError(f"{where}: {name} holds what is not a number")
 
 
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], kind: str = "np") -> None:
+def save_arrays(path: Path, arrays: Mapping[str, Any], kind: str = "np") -> None:
     """A safetensors file, which others may read; `kind`: whose arrays they are."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     save_file(contiguous, path, metadata={"format": kind})

@@ -1,0 +1,164 @@
+"""Models of every kind as CTranslate2's: the same translations. Packages for Argos Translate."""
+
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sentencepiece
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `convert`")
+
+from transformer.config import Config, DataConfig, DecodeConfig
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.errors import UserError
+from transformer.interchange import comparison
+from transformer.interchange.argos import save_package
+from transformer.interchange.ctranslate2 import save_translator, token_names
+from transformer.interchange.marian import load_any
+from transformer.interchange.model import Model
+
+
+@pytest.fixture(scope="session")
+def tokenizers(pairs):
+    """One for both sides, and two."""
+    sources, targets = zip(*pairs)
+    one = train_tokenizer(sources + targets, "unigram", 200)
+    bytewise = train_tokenizer(targets, "unigram", 400, byte_fallback=True)
+    return Tokenizers(one, one), Tokenizers(one, bytewise)
+
+
+@pytest.fixture(scope="session")
+def random_translator(small_model, random_params, tokenizers):
+    """A function from changes to a model to a translator with random weights."""
+
+    def build(**changes):
+        pair = tokenizers[changes.get("tying", "all") != "all"]
+        source_size, target_size, digest = pair.identity
+        settings = {"encoder_layers": 2, "decoder_layers": 1, "max_positions": 100} | changes
+        model = small_model(
+            source_vocab_size=source_size, target_vocab_size=target_size, **settings
+        )
+        data = DataConfig(shared_vocabulary=pair[0] is pair[1], vocabulary=digest)
+        decode = DecodeConfig(max_extra_length=2, max_source_length=60)
+        return Model(Config(model=model, data=data, decode=decode), random_params(model), pair)
+
+    return build
+
+
+KINDS = [
+    {"norm": "pre"},
+    {"norm": "post", "activation": "gelu", "attention_bias": True},
+    {"norm": "pre", "activation": "gelu_tanh", "tying": "target", "output_bias": True},
+    {"norm": "post", "activation": "swish", "tying": "none", "embedding_scale": False},
+    {"norm": "pre", "positions": "learned", "tying": "none", "attention_bias": True},
+    {"norm": "post", "positions": "learned", "norm_epsilon": 1e-3, "num_heads": 2},
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
+def test_it_translates_as_the_original(random_translator, pairs, tmp_path, capsys, kind):
+    model = random_translator(**kind)
+    save_translator(model, tmp_path / "model", None)
+    sources = [*sorted((source for source, _ in pairs), key=len)[:30], "", "xyz 😀"]
+    comparison.compare(model, tmp_path / "model", comparison.Sample(sources, []), None)
+    assert "32 translations are the same (100.0%)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16"])
+def test_smaller_numbers_make_a_smaller_file_that_translates(
+    random_translator, pairs, tmp_path, quantization
+):
+    model = random_translator(norm="pre")
+    sizes = []
+    for precision in (None, quantization):
+        folder = tmp_path / str(precision)
+        save_translator(model, folder, precision)
+        sizes.append((folder / "model.bin").stat().st_size)
+        comparison.theirs(model, folder, [pairs[0][0]], beam=2, limit=9)
+    assert sizes[1] < 0.75 * sizes[0]
+
+
+def test_a_model_that_translates_otherwise_is_an_error(
+    random_translator, random_params, pairs, tmp_path, capsys
+):
+    model = random_translator(norm="pre")
+    other = replace(model, params=random_params(model.config.model, seed=1))
+    save_translator(other, tmp_path / "model", None)
+    sample = comparison.Sample([source for source, _ in pairs[:10]], [])
+    with pytest.raises(UserError, match="are those of the original"):
+        comparison.compare(model, tmp_path / "model", sample, None)
+    assert "better: original" in capsys.readouterr().out
+    comparison.compare(model, tmp_path / "model", sample, "int8")  # may differ
+
+
+def test_pad_bos_and_what_is_forbidden_are_never_chosen(random_translator, pairs, tmp_path):
+    model = random_translator(norm="pre", output_bias=True)
+    bias = model.params.embedding.output_bias.at[np.array([0, 1, 9])].set(50.0)
+    embedding = model.params.embedding.replace(output_bias=bias)
+    decode = replace(model.config.decode, forbidden=(9,))
+    model = replace(
+        model,
+        params=model.params.replace(embedding=embedding),
+        config=replace(model.config, decode=decode),
+    )
+    save_translator(model, tmp_path / "model", None)
+    sources = [source for source, _ in pairs[:5]]
+    found = comparison.theirs(model, tmp_path / "model", sources, beam=2, limit=9)
+    assert not {0, 1, 9} & {token for row in found.ids for token in row}
+    assert found.ids == comparison.ours(model, sources, beam=2, limit=9).ids
+
+
+def test_relative_positions_are_refused(random_translator, tmp_path):
+    with pytest.raises(UserError, match="to-safetensors"):
+        save_translator(random_translator(positions="relative"), tmp_path / "model", None)
+
+
+def test_every_id_has_a_name_of_its_own(tokenizers):
+    for tokenizer in {*tokenizers[0], *tokenizers[1]}:
+        names = token_names(tokenizer)
+        assert len(set(names)) == len(names) == tokenizer.vocab_size
+
+
+def test_a_marian_model_goes_there_in_one_go(marian_folder, pairs, tmp_path, capsys):
+    model = load_any(marian_folder()[0])
+    save_translator(model, tmp_path / "model", None)
+    sample = comparison.Sample([source for source, _ in pairs[:20]], [])
+    comparison.compare(model, tmp_path / "model", sample, None)
+    assert "(100.0%)" in capsys.readouterr().out
+
+
+def test_a_package_holds_what_argos_translate_opens(random_translator, pairs, tmp_path):
+    model = random_translator(norm="pre")
+    save_package(model, tmp_path / "en_de.argosmodel", "int8")
+    zipfile.ZipFile(tmp_path / "en_de.argosmodel").extractall(tmp_path / "packages")
+    (package,) = (tmp_path / "packages").iterdir()
+    metadata = json.loads((package / "metadata.json").read_text())
+    assert metadata["from_code"] == "en" and metadata["to_name"] == "German"
+    processor = sentencepiece.SentencePieceProcessor(
+        model_file=str(package / "sentencepiece.model")
+    )
+    translator = ctranslate2.Translator(str(package / "model"))
+    source = pairs[0][0]
+    pieces = translator.translate_batch([processor.encode(source, out_type=str)], beam_size=2)
+    text = processor.decode_pieces(pieces[0].hypotheses[0])
+    assert isinstance(text, str)
+
+
+@pytest.mark.parametrize(
+    "changes, file, word",
+    [
+        ({}, "a.zip", r"\.argosmodel"),
+        ({"source": "English, please"}, "a.argosmodel", "data.source"),
+        ({"lowercase": True}, "a.argosmodel", "lower-case"),
+    ],
+)
+def test_what_argos_cannot_use_is_refused(random_translator, tmp_path, changes, file, word):
+    model = random_translator(norm="pre")
+    data = replace(model.config.data, **changes)
+    model = replace(model, config=replace(model.config, data=data))
+    with pytest.raises(UserError, match=word):
+        save_package(model, tmp_path / file, None)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,187 @@
+"""MarianMTModels in and out, against transformers."""
+
+import json
+import os
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from marian_models import ODD, SHAPES
+
+torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
+transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
+
+from transformer.decoding.translator import hypotheses, make_translator
+from transformer.interchange.marian import read_marian, write_marian
+from transformer.interchange.weights import open_weights
+from transformer.model.batch import BOS, EOS, Batch
+from transformer.model.encoder_decoder import predict
+
+SENTENCES = int(os.environ.get("SENTENCES", "40"))
+"""How many are translated for each shape."""
+
+
+def tokenizer_of(folder):
+    return transformers.MarianTokenizer.from_pretrained(folder)
+
+
+def our_ids(tokenizer, rows):
+    """Their ids as ours; PAD of the encoder stays PAD."""
+    pieces = tokenizer.vocabulary
+    table = {theirs: ours for ours, theirs in enumerate(pieces.order)} | {pieces.pad: 0}
+    return jnp.asarray([[table[token] for token in row] for row in rows])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_logits_are_those_of_transformers(marian_folder, pairs, name):
+    folder, theirs = marian_folder(name)
+    ours = read_marian(folder)
+    encoded = tokenizer_of(folder)([s for s, _ in pairs[:8]], return_tensors="pt", padding=True)
+    pieces = ours.tokenizers.target.vocabulary
+    generator = torch.Generator().manual_seed(0)
+    words = torch.randint(2, len(pieces.names) - 4, (8, 9), generator=generator)
+    target = torch.cat([torch.full((8, 1), pieces.start), words], 1)
+    with torch.no_grad():
+        expected = theirs(**encoded, decoder_input_ids=target).logits.numpy()
+    table = {number: ours for ours, number in enumerate(pieces.order)}
+    target_in = jnp.asarray([[table[token] for token in row] for row in target.tolist()])
+    assert (target_in[:, 0] == BOS).all()
+    source = our_ids(ours.tokenizers.source, encoded["input_ids"].tolist())
+    batch = Batch(source, target_in, target_in)
+    found = jax.jit(predict, static_argnums=0)(ours.config.model, ours.params, batch)
+    order = np.array(pieces.order)
+    difference = np.abs(np.asarray(found)[..., order >= 0] - expected[..., order[order >= 0]])
+    assert difference.max() < 1e-4
+
+
+GENERATIONS = {
+    "greedy": {"num_beams": 1},
+    "beam 4": {},
+    "beam 3, no length penalty, full": {
+        "num_beams": 3, "length_penalty": 0.0, "early_stopping": True,
+    },
+    "renormalised, short words forbidden": {
+        "renormalize_logits": True, "length_penalty": 0.6, "bad_words_ids": "some",
+    },
+    "without a forced end": {"forced_eos_token_id": None, "max_length": 40},
+}  # fmt: skip
+SEARCHES = [(name, how) for name in SHAPES for how in ("greedy", "beam 4")] + [
+    ("as OPUS-MT", how) for how in GENERATIONS if how not in ("greedy", "beam 4")
+]
+
+
+@pytest.mark.parametrize("name, how", SEARCHES)
+def test_translations_and_their_scores_are_those_of_transformers(marian_folder, pairs, name, how):
+    changes = dict(GENERATIONS[how])
+    if changes.get("bad_words_ids") == "some":
+        vocabulary = json.loads((marian_folder(name)[0] / "vocab.json").read_text())
+        changes["bad_words_ids"] = [[vocabulary["<pad>"]], [20], [30], [40]]
+    folder, theirs = marian_folder(name, generation=changes)
+    model, tokenizer = read_marian(folder), tokenizer_of(folder)
+    sentences = [source for source, _ in pairs[:SENTENCES]]
+    ours = hypotheses(make_translator(model.config, model.params, model.tokenizers), sentences)
+    beam = model.config.decode.beam_size
+    encoded = tokenizer(sentences, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        out = theirs.generate(
+            **encoded, num_return_sequences=beam, return_dict_in_generate=True, output_scores=True
+        )
+    texts = tokenizer.batch_decode(out.sequences, skip_special_tokens=True)
+    lengths = {len(hypothesis.tokens) for found in ours for hypothesis in found}
+    assert len(lengths) > 1 or beam == 1, "they should not all end at once"
+    for number, found in enumerate(ours):
+        rows = slice(number * beam, (number + 1) * beam)
+        assert [hypothesis.text for hypothesis in found] == texts[rows]
+        if beam > 1:
+            scores = out.sequences_scores[rows].numpy()
+            np.testing.assert_allclose([h.score for h in found], scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_out_and_in_again_are_the_same_arrays_bit_for_bit(marian_folder, tmp_path, name):
+    folder, theirs = marian_folder(name)
+    model = read_marian(folder)
+    again = tmp_path / "again"
+    again.mkdir()
+    write_marian(again, model, "a card")
+    first, second = (open_weights(place / "model.safetensors") for place in (folder, again))
+    for array in second.shapes:
+        if array in first.shapes:
+            np.testing.assert_array_equal(first.read(array), second.read(array), array)
+    assert len(set(first.shapes) - set(second.shapes)) <= 2  # a table under its other names
+    back = read_marian(again)
+    jax.tree.map(np.testing.assert_array_equal, back.params, model.params)
+    assert back.tokenizers == model.tokenizers
+    assert back.config.model == model.config.model
+    loaded = transformers.MarianMTModel.from_pretrained(again)
+    with torch.no_grad():
+        before, after = theirs.state_dict(), loaded.state_dict()
+        for array in before.keys() & after.keys():
+            assert torch.equal(before[array], after[array]), array
+
+
+@pytest.mark.parametrize("name", ["as OPUS-MT", "two vocabularies"])
+def test_ids_and_texts_are_those_of_their_tokenizer(marian_folder, pairs, name):
+    folder, _ = marian_folder(name)
+    ours, theirs = read_marian(folder).tokenizers, tokenizer_of(folder)
+    sources, targets = [source for source, _ in pairs] + ODD, [target for _, target in pairs] + ODD
+    order = ours.source.vocabulary.order
+    assert [[order[i] for i in row] for row in ours.source.rows(sources)] == theirs(sources)[
+        "input_ids"
+    ]
+    rows = ours.target.rows(targets)
+    order = ours.target.vocabulary.order
+    assert [[order[i] for i in row] for row in rows] == theirs(text_target=targets)["input_ids"]
+    in_theirs = [[order[i] for i in row] for row in rows]
+    expected = theirs.batch_decode(in_theirs, skip_special_tokens=True)
+    assert ours.target.decode(rows) == expected
+
+
+def test_every_row_ends_and_a_tag_is_one_token(marian_folder):
+    tokenizer = read_marian(marian_folder()[0]).tokenizers.source
+    plain, tagged = tokenizer.rows(["the dog", ">>fra<<the dog"])
+    assert plain[-1] == EOS and tagged[1:] == plain
+    assert tokenizer.pieces(tagged[:1]) == [">>fra<<"]
+
+
+def test_half_precision_and_other_names_of_shared_tables_are_read(marian_folder):
+    folder, theirs = marian_folder()
+    expected = read_marian(folder)
+    state = {name: tensor.half() for name, tensor in theirs.state_dict().items()}
+    del state["model.shared.weight"], state["lm_head.weight"]
+    (folder / "model.safetensors").unlink()
+    torch.save(state, folder / "pytorch_model.bin")
+    found = read_marian(folder)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-3), found.params, expected.params
+    )
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(found.params))
+
+
+def test_positions_that_are_no_sinusoids_are_learned_ones(marian_folder):
+    folder, theirs = marian_folder()
+    state = theirs.state_dict()
+    state["model.encoder.embed_positions.weight"] = torch.randn(400, 32)
+    (folder / "model.safetensors").unlink()
+    torch.save(state, folder / "pytorch_model.bin")
+    model = read_marian(folder)
+    assert model.config.model.positions == "learned"
+    assert model.params.embedding.source_positions.shape == (400, 32)
+
+
+def test_settings_that_it_cannot_have_are_refused(marian_folder, tmp_path):
+    model = read_marian(marian_folder()[0])
+    for section, change, word in [
+        ("model", {"norm": "pre"}, "to-ctranslate2"),
+        ("model", {"positions": "relative"}, "to-safetensors"),
+        ("model", {"norm_epsilon": 1e-3}, "norm_epsilon"),
+        ("decode", {"normalisation": "gnmt"}, "--decode.normalisation length"),
+        ("data", {"lowercase": True}, "lower-case"),
+    ]:
+        changed = replace(getattr(model.config, section), **change)
+        other = replace(model, config=replace(model.config, **{section: changed}))
+        with pytest.raises(Exception, match=word):
+            write_marian(tmp_path, other, "")
+    assert not list(tmp_path.iterdir())
