@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_suffix(".toml")
-COMMANDS = ("train.py", "eval.py", "translate.py", "generate.py")
+COMMANDS = ("train.py", "eval.py", "translate.py", "generate.py", "convert.py")
 NEEDED = ("transformer", "tests", "configs", "benchmarks", "README.md", "pyproject.toml", *COMMANDS)
 
 

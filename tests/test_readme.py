@@ -13,6 +13,7 @@ from transformer.commands.command_line import (
     parse_translate,
     parse_with_run,
 )
+from transformer.commands.convert_line import parse_convert
 from transformer.config import Config
 from transformer.config.files import load_config, to_json
 
@@ -27,7 +28,7 @@ SETTINGS = sorted(set(re.findall(r"`(--[^`]+)`", "\n".join(TABLE))))
 def place(tmp_path, monkeypatch):
     """A checkout in which the runs of the README have begun."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    begun = {name: Config() for name in ("quickstart", "multi30k", "wmt14_base", "classes")}
+    begun = {name: Config() for name in ("quickstart", "multi30k", "wmt14_base", "classes", "opus")}
     for name in ("lm_quickstart", "mlm_quickstart"):
         begun[name] = load_config(ROOT / "configs" / f"{name}.py")
     for name, config in begun.items():
@@ -41,9 +42,12 @@ def parse(command: str) -> None:
     if name == "eval.py":
         parse_with_run(EvalCommand, words, name)
     else:
-        {"train.py": parse_train, "translate.py": parse_translate, "generate.py": parse_generate}[
-            name
-        ](words)
+        {
+            "train.py": parse_train,
+            "translate.py": parse_translate,
+            "generate.py": parse_generate,
+            "convert.py": parse_convert,
+        }[name](words)
 
 
 @pytest.mark.parametrize("command", [words for words in COMMANDS if "--help" not in words])
@@ -56,6 +60,8 @@ def test_every_setting_is_understood(place, settings):
     if settings.startswith(("--data", "--model")):
         config = "lm_quickstart" if "--data.windows" in settings else "quickstart"
         parse(f"train.py configs/{config}.py {settings}")
+    elif settings.startswith("--decode"):
+        parse(f"translate.py runs/quickstart {settings}")
     else:
         parse(f"generate.py runs/lm_quickstart {settings}")
 

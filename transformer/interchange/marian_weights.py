@@ -153,14 +153,13 @@ def in_turns(width: int) -> np.ndarray:
 def to_ours(pair: Pair, theirs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Their array as ours, of this shape."""
     array = theirs.T if pair.is_linear else theirs
-    if pair.features is not None:
-        array = np.take(array, in_turns(array.shape[pair.features]), axis=pair.features)
     if pair.pieces is None:
+        if pair.features is not None:
+            array = np.take(array, in_turns(array.shape[pair.features]), axis=pair.features)
         return array.reshape(shape)
     order = np.array(pair.pieces.order)
-    filling = 0.0 if array.ndim > 1 else OUT_OF_REACH
-    rows = array[order]
-    rows[order < 0] = filling
+    rows = array[order] if array.ndim == 1 else array[np.ix_(order, in_turns(array.shape[1]))]
+    rows[order < 0] = OUT_OF_REACH if array.ndim == 1 else 0.0
     return rows
 
 
@@ -190,7 +189,8 @@ def read_params(correspondence: Correspondence, weights: Weights, file: Path) ->
         theirs = _read(correspondence, weights, pair)
         check_finite(pair.theirs, theirs, file)
         ours[...] = to_ours(pair, theirs, ours.shape)
-    return from_names(model, arrays)
+    # One by one, so that few are in memory twice.
+    return from_names(model, {name: _on_device(arrays.pop(name)) for name in [*arrays]})
 
 
 def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.ndarray:
@@ -241,3 +241,7 @@ def unknown_names(correspondence: Correspondence, weights: Weights) -> list[str]
     known |= {SHARED, SOURCE, TARGET, OUTPUT}
     known |= {POSITIONS.format(stack) for stack in ("encoder", "decoder")}
     return sorted(name for name in weights.shapes if name not in known)
+
+
+def _on_device(array: np.ndarray) -> jax.Array:
+    return jax.block_until_ready(jnp.array(array))

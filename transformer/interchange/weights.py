@@ -13,6 +13,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -26,15 +27,22 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class SafetensorsWeights:
-    """The arrays of a safetensors file by name, each read when it is asked for."""
+    """The arrays of a safetensors file by name, each read when it is asked for.
+
+    The file is opened each time, since what has been read of it stays in memory while it is open.
+    """
 
     def __init__(self, path: Path):
-        self._file = safe_open(path, framework="numpy")
-        names = self._file.keys()
-        self.shapes = {name: tuple(self._file.get_slice(name).get_shape()) for name in names}
+        self._path = path
+        with safe_open(path, framework="numpy") as file:
+            self.shapes = {
+                name: tuple(file.get_slice(name).get_shape())
+                for name in file.keys()  # noqa: SIM118
+            }
 
     def read(self, name: str) -> np.ndarray:
-        return self._file.get_tensor(name)
+        with safe_open(self._path, framework="numpy") as file:
+            return file.get_tensor(name)
 
 
 Weights = SafetensorsWeights | PickledWeights
@@ -115,8 +123,9 @@ def load_weights(path: Path, model: ModelConfig) -> Params:
             raise UserError(f"{path} holds {name}, which its config knows nothing of")
     arrays = {}
     for name in expected:
-        arrays[name] = weights.read(name)
-        check_finite(name, arrays[name], path)
+        array = weights.read(name)
+        check_finite(name, array, path)
+        arrays[name] = jnp.array(array)
     return from_names(model, arrays)
 
 

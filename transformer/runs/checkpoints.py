@@ -125,8 +125,8 @@ def save_params(folder: Path, params: Params) -> None:
     translate, and to begin with (--from)."""
     progress, items = asdict(Progress()), {"params": params}
     found = digests(items, progress | {"step": 0})
-    manager = open_checkpoints(folder.absolute() / "checkpoints", ocp.CheckpointManagerOptions())
-    with closing(manager):
+    at_once = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)  # copies nothing
+    with closing(open_checkpoints(folder.absolute() / "checkpoints", at_once)) as manager:
         manager.save(
             0,
             args=ocp.args.Composite(
@@ -135,7 +135,6 @@ def save_params(folder: Path, params: Params) -> None:
                 digests=ocp.args.JsonSave(found),
             ),
         )
-        manager.wait_until_finished()
 
 
 def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
