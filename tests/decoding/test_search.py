@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -309,6 +310,61 @@ def test_full_stops_when_as_many_have_ended_as_the_beam_is_wide():
     # One ends in the first step; then the best continuation of each of the other two.
     assert steps_taken(config, certain_end(), 30) == 2
     assert steps_taken(config, random_table(0, end=-40), 30) == 30
+
+
+def test_heuristic_stops_when_nothing_open_would_beat_the_worst_that_ended_if_it_ended_now():
+    # EOS nine tenths at any time: the second end comes from the open one, a step later.
+    config = DecodeConfig(beam_size=2, stop="heuristic", alpha=0.0)
+    assert steps_taken(config, certain_end(), 30) == 2
+    # With a length penalty of 1, log 0.05 a token is what the open ones have, at any length.
+    assert steps_taken(replace(config, alpha=1.0, normalisation="length"), certain_end(), 30) == 2
+    assert steps_taken(config, random_table(0, end=-40), 30) == 30
+
+
+def all_there_are(config, table, sentence, limit):
+    """`brute_force` with what `forbidden`, `renormalise` and `forced_end` change."""
+    never = {PAD, BOS, *config.forbidden}
+    others = [token for token in range(VOCABULARY) if token not in never | {EOS}]
+    found = []
+    for length in range(limit):
+        for chosen in itertools.product(others, repeat=length):
+            state, last, total = sentence, BOS, 0.0
+            for number, token in enumerate([*chosen, EOS], start=1):
+                state = next_state(state, last)
+                logits = table[state].astype(np.float64)
+                shares = [t for t in range(VOCABULARY) if t not in never or not config.renormalise]
+                if not (config.forced_end and number == limit):
+                    total += logits[token] - np.log(np.exp(logits[shares]).sum())
+                last = token
+            found.append(([*chosen, EOS], total / penalty(config, length + 1)))
+    return sorted(found, key=lambda pair: -pair[1])
+
+
+@pytest.mark.parametrize("forbidden", [(), (4,), (3, 6)])
+@pytest.mark.parametrize("renormalise", [False, True])
+@pytest.mark.parametrize("forced_end", [False, True])
+def test_settings_of_others_change_the_search_as_they_say(forbidden, renormalise, forced_end):
+    config = DecodeConfig(
+        beam_size=100, alpha=0.7, normalisation="length", stop="full", forbidden=forbidden,
+        renormalise=renormalise, forced_end=forced_end,
+    )  # fmt: skip
+    table, limits = random_table(3, end=-1), [3, 2, 1, 3]
+    result = run_on(config, table, limits, wanted=4)
+    for sentence, limit in enumerate(limits):
+        best = all_there_are(config, table, sentence, limit)[:4]
+        found = [words(row) for row in result.tokens[sentence, : len(best)]]
+        assert found == [tokens for tokens, _ in best]
+        scores = [score for _, score in best]
+        np.testing.assert_allclose(result.scores[sentence, : len(best)], scores, atol=1e-4)
+
+
+def test_greedy_search_chooses_nothing_that_is_forbidden_and_ends_where_it_must():
+    table = random_table(3, end=-30)
+    config = DecodeConfig(beam_size=1, forbidden=(4, 5), forced_end=True)
+    result = run_on(config, table, [6, 4, 5])
+    for row, limit in zip(result.tokens[:, 0], (6, 4, 5)):
+        found = words(row)
+        assert len(found) == limit and found[-1] == EOS and not {4, 5} & set(found)
 
 
 def test_what_is_found_for_a_finished_sentence_stays_as_it_is():
