@@ -78,7 +78,7 @@ def by_name(params: Params) -> dict[str, Any]:
     }
 
 
-def from_names(model: ModelConfig, arrays: Mapping[str, np.ndarray]) -> Params:
+def from_names(model: ModelConfig, arrays: Mapping[str, jax.Array]) -> Params:
     """The inverse of `by_name`."""
     shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
     structure = jax.tree.structure(shapes)
