@@ -10,6 +10,7 @@ What is made is made whole or not at all. Nothing that is read is executed.
 """
 
 import signal
+import sys
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
@@ -20,6 +21,7 @@ from transformer.commands.convert_line import (
     ToArgos,
     ToCTranslate2,
     ToMarian,
+    ToSafetensors,
     parse_convert,
 )
 from transformer.commands.program import run_command
@@ -37,13 +39,15 @@ def main(words: list[str]) -> None:
     except ModuleNotFoundError:
         raise UserError("convert.py needs safetensors: pip install -e '.[convert]'") from None
     devices.demand("cpu")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing half made stays
     {
         FromMarian: from_marian,
         ToMarian: to_marian,
         ToCTranslate2: to_ctranslate2,
         ToArgos: to_argos,
+        ToSafetensors: to_safetensors,
         FromSafetensors: from_safetensors,
-    }.get(type(command), to_safetensors)(command)
+    }[type(command)](command)
 
 
 def from_marian(command: FromMarian) -> None:
@@ -68,13 +72,13 @@ def to_marian(command: ToMarian) -> None:
 
     from transformer.interchange.card import model_card
     from transformer.interchange.marian import write_marian
-    from transformer.interchange.model import load_run
+    from transformer.interchange.model import load_translator
     from transformer.interchange.weights import whole
     from transformer.runs.folder import load_run_config
 
     config = dataclasses.replace(load_run_config(command.run), decode=command.decode)
     with whole(command.folder) as folder:
-        model = load_run(command.run, command.checkpoint, config)
+        model = load_translator(command.run, command.checkpoint, config)
         write_marian(folder, model, model_card(command.run, config))
     print(f"{command.folder}: MarianMTModel.from_pretrained({str(command.folder)!r})")
 
@@ -86,14 +90,13 @@ def to_ctranslate2(command: ToCTranslate2) -> None:
     from transformer.interchange.weights import whole
 
     require()
-    quantization = None if command.quantization == "none" else command.quantization
     with whole(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
-        save_translator(model, folder, quantization)
+        save_translator(model, folder, command.quantization)
         if command.sentences:
             sample = read_sample(model.config.data, command.sample, command.sentences)
             if sample:
-                compare(model, folder, sample, quantization)
+                compare(model, folder, sample, command.quantization)
     print(f"{command.folder}: ctranslate2.Translator({str(command.folder)!r})")
 
 
@@ -110,7 +113,7 @@ def to_argos(command: ToArgos) -> None:
     print(f"{command.file}: argospm install {command.file}")
 
 
-def to_safetensors(command) -> None:
+def to_safetensors(command: ToSafetensors) -> None:
     from transformer.interchange.model import load_run, save_plain
     from transformer.interchange.weights import whole
 
@@ -125,7 +128,7 @@ def from_safetensors(command: FromSafetensors) -> None:
 
     with whole(command.run) as folder:
         save_run(folder, load_plain(command.folder))
-    print(f"{command.run}: python translate.py {command.run}")
+    print(f"{command.run}: a run again, of which {command.folder} was made")
 
 
 if __name__ == "__main__":

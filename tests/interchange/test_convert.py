@@ -150,7 +150,7 @@ def harmful_pickle(folder):
             return exec, (f"open({str(folder / 'victim')!r}, 'w')",)
 
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Harmful()))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Harmful(), protocol=2))
 
 
 def lacking(arrays):
@@ -174,6 +174,32 @@ BAD_FOLDERS = {
     "layers dropped": (config(encoder_layerdrop=0.1), ["encoder_layerdrop"]),
     "unknown field": (config(sparse_attention="banded"), ["sparse_attention", "banded"]),
     "activation": (config(activation_function="mish"), ["activation_function", "mish", "relu"]),
+    "a bool": (config(scale_embedding="yes"), ["scale_embedding is 'yes'", "true or false"]),
+    "a list": (config(activation_function=[]), ["activation_function is []"]),
+    "many layers": (
+        config(encoder_layers=2**30, num_hidden_layers=2**30), ["fewer encoder layers"],
+    ),
+    "another end": (generation(eos_token_id=20), ["eos_token_id is 20", "config.json has 0"]),
+    "another start": (generation(decoder_start_token_id=30), ["decoder_start_token_id is 30"]),
+    "no room": (generation(max_length=1), ["max_length", "no room"]),
+    "a word for a number": (generation(max_length="x"), ["max_length is 'x'", "whole number"]),
+    "a number for a list": (generation(bad_words_ids=5), ["bad_words_ids is 5"]),
+    "never ends": (generation(suppress_tokens=[0]), ["suppress_tokens", "eos_token_id"]),
+    "longest sentence": (
+        edited("tokenizer_config.json", {"model_max_length": "x"}), ["model_max_length is 'x'"],
+    ),
+    "pad no text": (edited("tokenizer_config.json", {"pad_token": {"a": 1}}), ["pad_token"]),
+    "language": (
+        edited("tokenizer_config.json", {"source_lang": "e\n\x1b[31m"}), ["no language"],
+    ),
+    "added tokens": (
+        edited("tokenizer_config.json", {"additional_special_tokens": ["<new>"]}), ["'<new>'"],
+    ),
+    "half a letter": (edited("vocab.json", {">>fra<<": 1, "\ud800": 5}), ["vocab.json"]),
+    "a folder of weights": (
+        lambda f: ((f / "model.safetensors").unlink(), (f / "model.safetensors").mkdir()),
+        ["lacks model.safetensors"],
+    ),
     "heads": (
         config(decoder_attention_heads=2),
         ["encoder_attention_heads is 4", "must be the same"],
@@ -194,8 +220,8 @@ BAD_FOLDERS = {
     "samples": (generation(do_sample=True), ["generation_config.json", "do_sample", "False"]),
     "repetitions": (generation(no_repeat_ngram_size=3), ["no_repeat_ngram_size is 3"]),
     "words forbidden": (generation(bad_words_ids=[[3, 4]]), ["bad_words_ids", "several tokens"]),
-    "token forbidden": (generation(bad_words_ids=[[10**7]]), ["bad_words_ids"]),
-    "beam": (generation(num_beams="many"), ["beam_size", "many"]),
+    "token forbidden": (generation(bad_words_ids=[[10**7]]), ["no such token"]),
+    "beam": (generation(num_beams="many"), ["num_beams is 'many'"]),
     "negative penalty": (generation(length_penalty=-1.0), ["decode.alpha (-1.0)"]),
     "no weights": (without("model.safetensors"), ["model.safetensors and pytorch_model.bin"]),
     "weights cut": (cut("model.safetensors", 5000), ["cannot read the weights"]),
@@ -263,8 +289,12 @@ MISTAKES = [
     (["to-ctranslate2", "en_de", "out", "--quantization", "int4"], ["int4", "int8"]),
     (["to-ctranslate2", "en_de", "out", "--sample", "gone.txt"], ["cannot read gone.txt"]),
     (["to-argos", "en_de", "out.zip"], [".argosmodel"]),
-    (["to-safetensors", "opus", "out"], ["config"]),
-    (["from-safetensors", "opus", "out"], ["config"]),
+    (["to-safetensors", "opus", "out"], ["a folder of transformers", "from-marian"]),
+    (["to-marian", "opus", "out"], ["a folder of transformers", "from-marian"]),
+    (["from-safetensors", "opus", "out"], ["config.json", "unknown section"]),
+    (["to-marian", "en_de", "out", "--decode.forbidden", "99999"], ["decode.forbidden (99999)"]),
+    (["to-ctranslate2", "en_de", "out", "--sentences", "-3"], ["sentences (-3)", "at least 0"]),
+    (["from-marian", "gone", "deep/deeper/run"], ["gone is no folder"]),
     (["from-safetensors", "gone", "out"], ["gone lacks config.json"]),
     (["to-safetensors", "en_de", "/sys/out"], ["cannot write to /sys/out"]),
 ]  # fmt: skip

@@ -61,9 +61,9 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind.values())))
 def test_it_translates_as_the_original(random_translator, pairs, tmp_path, capsys, kind):
     model = random_translator(**kind)
-    save_translator(model, tmp_path / "model", None)
+    save_translator(model, tmp_path / "model", "none")
     sources = [*sorted((source for source, _ in pairs), key=len)[:30], "", "xyz 😀"]
-    comparison.compare(model, tmp_path / "model", comparison.Sample(sources, []), None)
+    comparison.compare(model, tmp_path / "model", comparison.Sample(sources, []), "none")
     assert "32 translations are the same (100.0%)" in capsys.readouterr().out
 
 
@@ -73,8 +73,8 @@ def test_smaller_numbers_make_a_smaller_file_that_translates(
 ):
     model = random_translator(norm="pre")
     sizes = []
-    for precision in (None, quantization):
-        folder = tmp_path / str(precision)
+    for precision in ("none", quantization):
+        folder = tmp_path / precision
         save_translator(model, folder, precision)
         sizes.append((folder / "model.bin").stat().st_size)
         comparison.theirs(model, folder, [pairs[0][0]], beam=2, limit=9)
@@ -86,10 +86,10 @@ def test_a_model_that_translates_otherwise_is_an_error(
 ):
     model = random_translator(norm="pre")
     other = replace(model, params=random_params(model.config.model, seed=1))
-    save_translator(other, tmp_path / "model", None)
+    save_translator(other, tmp_path / "model", "none")
     sample = comparison.Sample([source for source, _ in pairs[:10]], [])
     with pytest.raises(UserError, match="are those of the original"):
-        comparison.compare(model, tmp_path / "model", sample, None)
+        comparison.compare(model, tmp_path / "model", sample, "none")
     assert "better: original" in capsys.readouterr().out
     comparison.compare(model, tmp_path / "model", sample, "int8")  # may differ
 
@@ -104,7 +104,7 @@ def test_pad_bos_and_what_is_forbidden_are_never_chosen(random_translator, pairs
         params=model.params.replace(embedding=embedding),
         config=replace(model.config, decode=decode),
     )
-    save_translator(model, tmp_path / "model", None)
+    save_translator(model, tmp_path / "model", "none")
     sources = [source for source, _ in pairs[:5]]
     found = comparison.theirs(model, tmp_path / "model", sources, beam=2, limit=9)
     assert not {0, 1, 9} & {token for row in found.ids for token in row}
@@ -113,7 +113,7 @@ def test_pad_bos_and_what_is_forbidden_are_never_chosen(random_translator, pairs
 
 def test_relative_positions_are_refused(random_translator, tmp_path):
     with pytest.raises(UserError, match="to-safetensors"):
-        save_translator(random_translator(positions="relative"), tmp_path / "model", None)
+        save_translator(random_translator(positions="relative"), tmp_path / "model", "none")
 
 
 def test_every_id_has_a_name_of_its_own(tokenizers):
@@ -124,9 +124,9 @@ def test_every_id_has_a_name_of_its_own(tokenizers):
 
 def test_a_marian_model_goes_there_in_one_go(marian_folder, pairs, tmp_path, capsys):
     model = load_any(marian_folder()[0])
-    save_translator(model, tmp_path / "model", None)
+    save_translator(model, tmp_path / "model", "none")
     sample = comparison.Sample([source for source, _ in pairs[:20]], [])
-    comparison.compare(model, tmp_path / "model", sample, None)
+    comparison.compare(model, tmp_path / "model", sample, "none")
     assert "(100.0%)" in capsys.readouterr().out
 
 
@@ -160,5 +160,5 @@ def test_what_argos_cannot_use_is_refused(random_translator, tmp_path, changes, 
     data = replace(model.config.data, **changes)
     model = replace(model, config=replace(model.config, data=data))
     with pytest.raises(UserError, match=word):
-        save_package(model, tmp_path / file, None)
+        save_package(model, tmp_path / file, "none")
     assert not list(tmp_path.iterdir())

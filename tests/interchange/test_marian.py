@@ -160,6 +160,42 @@ def test_half_precision_and_other_names_of_shared_tables_are_read(marian_folder)
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(found.params))
 
 
+OLD_CONFIG = {
+    "_name_or_path": "/tmp/Helsinki-NLP/opus-mt-en-de", "_num_labels": 3,
+    "activation_dropout": 0.0, "add_bias_logits": False, "add_final_layer_norm": False,
+    "architectures": ["MarianMTModel"], "classif_dropout": 0.0, "classifier_dropout": 0.0,
+    "do_blenderbot_90_layernorm": False, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+    "force_bos_token_to_be_generated": False, "gradient_checkpointing": False,
+    "id2label": {"0": "LABEL_0"}, "is_encoder_decoder": True, "label2id": {"LABEL_0": 0},
+    "normalize_before": False, "normalize_embedding": False, "static_position_embeddings": True,
+    "use_cache": True, "bos_token_id": 0, "num_beams": 6, "max_length": 16,
+    "transformers_version": "4.12.0.dev0",
+}  # fmt: skip
+"""What folders of OPUS-MT hold besides the sizes, from the time before generation_config.json."""
+
+
+def test_a_folder_from_before_generation_configs_is_read(marian_folder, pairs):
+    folder, theirs = marian_folder(generation={"num_beams": 6})
+    fields = json.loads((folder / "config.json").read_text())
+    pad = fields["pad_token_id"]
+    more = {"extra_pos_embeddings": pad + 1, "bad_words_ids": [[pad]], "forced_eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(fields | OLD_CONFIG | more))
+    for name in ("generation_config.json", "tokenizer_config.json", "model.safetensors"):
+        (folder / name).unlink()
+    path = folder / "pytorch_model.bin"
+    torch.save(theirs.state_dict(), path, _use_new_zipfile_serialization=False)
+    model = read_marian(folder, "en", "de")
+    assert model.config.model.positions == "sinusoidal"
+    assert (model.config.decode.beam_size, model.config.decode.max_length) == (6, 15)
+    sentences = [source for source, _ in pairs[:10]]
+    found = hypotheses(make_translator(model.config, model.params, model.tokenizers), sentences)
+    tokenizer = tokenizer_of(folder)
+    with torch.no_grad():
+        out = theirs.generate(**tokenizer(sentences, return_tensors="pt", padding=True))
+    expected = tokenizer.batch_decode(out, skip_special_tokens=True)
+    assert [best[0].text for best in found] == expected
+
+
 def test_positions_that_are_no_sinusoids_are_learned_ones(marian_folder):
     folder, theirs = marian_folder()
     state = theirs.state_dict()

@@ -13,6 +13,9 @@ from transformer.errors import UserError, is_out_of_memory, one_line
 from transformer.machine.interrupts import quiet_interrupts
 from transformer.machine.malloc import keep_memory
 
+LONGEST_SENTENCE = 2_000
+"""Letters of a refusal: a file from elsewhere may hold names of any length."""
+
 
 def run_command(main: Callable[[list[str]], None]) -> None:
     """`carry_out` as a program: one that fails ends at once.
@@ -85,7 +88,10 @@ def carry_out(main: Callable[[list[str]], None]) -> None:
 
 
 def _refuse(sentence: object) -> NoReturn:
-    print(f"error: {sentence}", file=sys.stderr)
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(sentence))
+    if len(shown) > LONGEST_SENTENCE:
+        shown = f"{shown[:LONGEST_SENTENCE]} ..."
+    print(f"error: {shown}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -8,6 +8,9 @@ from transformer.config import Config
 from transformer.config.settings import Limit
 from transformer.errors import UserError
 
+EOS = 2
+"""As in transformer.model.batch, which is not imported here: it needs jax."""
+
 
 def check(config: Config) -> None:
     """Refuse settings that are out of range or do not fit together (UserError, one sentence)."""
@@ -130,6 +133,12 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             f"train.best_by ({train.best_by})",
             train.best_by != "bleu" or not one_side,
             "needs a translator: set train.best_by to loss or accuracy",
+        ),
+        (
+            f"decode.forbidden ({', '.join(map(str, config.decode.forbidden))})",
+            EOS not in config.decode.forbidden
+            and all(n < (model.target_vocab_size or n + 1) for n in config.decode.forbidden),
+            f"must be tokens of the vocabulary, and not the one that ends a translation ({EOS})",
         ),
         (
             f"data.dataset ({data.dataset!r})",

@@ -26,7 +26,7 @@ NAMES = {
 """Of languages by their codes; others are called by their code."""
 
 
-def save_package(model: Model, file: Path, quantization: str | None) -> None:
+def save_package(model: Model, file: Path, quantization: str) -> None:
     """Writes the package. Raises UserError for what Argos Translate could not use."""
     data = model.config.data
     if file.suffix != ".argosmodel":

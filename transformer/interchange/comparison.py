@@ -15,7 +15,7 @@ from transformer.decoding.translator import hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import open_translator, token_names
-from transformer.interchange.model import Model
+from transformer.interchange.model import ORIGIN, Model
 from transformer.model.batch import EOS
 
 FEWEST_EQUAL = 0.95
@@ -69,6 +69,8 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
         sources, references = sides if len(sides) == 2 else (sides[0], [])
         return Sample(sources[:count], references[:count])
     try:
+        if data.dataset.startswith(ORIGIN):
+            raise UserError("it has no data of its own")
         pairs = list(islice(read_pairs(data, "validation"), count))
     except UserError as error:
         print(f"not compared with the original: {error}; --sample FILE compares on a file")
@@ -76,7 +78,7 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
     return Sample([source for source, _ in pairs], [target for _, target in pairs])
 
 
-def compare(model: Model, folder: Path, sample: Sample, quantization: str | None) -> None:
+def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> None:
     """Translates with both, and prints how far they agree. Raises UserError when, without
     quantization, they differ in more than ties."""
     beam = model.config.decode.beam_size
@@ -94,7 +96,7 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str | None
     different = [number for number, (a, b) in enumerate(pairs) if a != b]
     equal = 1 - len(different) / max(1, len(sample.sources))
     print(f"{len(sample.sources) - len(different):,} translations are the same ({equal:.1%})")
-    if quantization or not different:
+    if quantization != "none" or not different:
         return
     print_differences(model, sample.sources, original, converted, different)
     if equal < FEWEST_EQUAL:

@@ -48,7 +48,7 @@ def save_model(
     folder: Path,
     names: tuple[Sequence[str], Sequence[str]],
     max_length: int,
-    quantization: str | None = None,
+    quantization: str = "none",
     forbidden: Sequence[int] = (),
 ) -> None:
     """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
@@ -99,12 +99,12 @@ def save_model(
     spec.config.add_source_bos, spec.config.add_source_eos = False, True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
-    spec.optimize(quantization=quantization)
+    spec.optimize(quantization=None if quantization == "none" else quantization)
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
 
 
-def save_translator(model: Model, folder: Path, quantization: str | None) -> None:
+def save_translator(model: Model, folder: Path, quantization: str) -> None:
     """A translator's weights, and the SentencePiece models that cut and join its text."""
     config = model.config
     longest = config.decode.max_length or config.decode.max_extra_length + config.data.max_length

@@ -1,6 +1,7 @@
 """Hugging Face's MarianMTModel folders (OPUS-MT): in as runs, and runs out as such folders."""
 
 import json
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange.marian_config import (
     EPSILON,
-    check_numbers,
+    check_config,
     decode_config,
     model_config,
     their_config,
@@ -27,10 +28,11 @@ from transformer.interchange.marian_weights import (
     unknown_names,
     write_params,
 )
-from transformer.interchange.model import Model, load_run
+from transformer.interchange.model import ORIGIN, Model, load_translator
 from transformer.interchange.weights import (
     Weights,
     check_shapes,
+    checked,
     open_weights,
     read_json,
     save_arrays,
@@ -39,6 +41,7 @@ from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.params import Params
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+SPECIAL = (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>"))
 MORE_ROWS = 2**20
 """By so many a table may be larger than its vocabulary."""
 LONGEST = 512
@@ -53,13 +56,16 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder")
     fields, tokens = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
-    check_numbers(fields)
+    check_config(fields)
+    _check_added(folder, tokens)
     shares_pieces, pieces = _pieces(folder, fields, tokens)
     weights_file = _weights_file(folder)
     weights = open_weights(weights_file)
-    is_sinusoidal = fields.get("d_model") and all(
-        has_sinusoids(weights, stack, fields["d_model"]) for stack in ("encoder", "decoder")
-    )
+    for stack in ("encoder", "decoder"):
+        if fields[f"{stack}_layers"] > len(weights.shapes):
+            raise UserError(f"{weights_file} holds fewer {stack} layers than config.json says")
+    table = fields["max_position_embeddings"], fields["d_model"]
+    is_sinusoidal = all(has_sinusoids(weights, stack, table) for stack in ("encoder", "decoder"))
     rows = tuple(len(side.order) for side in pieces)
     model = model_config(fields, rows, "sinusoidal" if is_sinusoidal else "learned")
     _check_sizes(fields, pieces)
@@ -67,20 +73,20 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     file = (
         "generation_config.json" if (folder / "generation_config.json").exists() else "config.json"
     )
-    decode = decode_config(read_json(folder / file), file, ours)
-    longest = min(int(tokens.get("model_max_length") or LONGEST), model.max_positions, 2**20)
+    decode = decode_config(read_json(folder / file), file, fields, ours)
+    longest = _longest(tokens, model.max_positions)
     tokenizers = Tokenizers(
         *(
-            PieceTokenizer(load_tokenizer(folder / f"{side}.spm").model, vocabulary=of_side)
+            PieceTokenizer(_cutter(folder / f"{side}.spm"), vocabulary=of_side)
             for side, of_side in zip(("source", "target"), pieces)
         )
     )
     config = Config(
         model=model,
         data=DataConfig(
-            dataset=folder.resolve().name,
-            source=source or tokens.get("source_lang") or "source",
-            target=target or tokens.get("target_lang") or "target",
+            dataset=f"{ORIGIN}{_printable(folder.resolve().name)}",
+            source=_language(source or tokens.get("source_lang") or "source"),
+            target=_language(target or tokens.get("target_lang") or "target"),
             shared_vocabulary=shares_pieces,
             vocabulary=tokenizers.identity[2],
             max_length=min(DataConfig.max_length, longest),
@@ -97,10 +103,57 @@ def load_any(folder: Path, checkpoint: str = "best") -> Model:
     config = folder / "config.json"
     if config.is_file() and _optional(config).get("model_type") == "marian":
         return read_marian(folder)
-    model = load_run(folder, checkpoint)
-    if not (model.config.model.encoder_layers and model.config.model.decoder_layers):
-        raise UserError(f"{folder} is no translator: to-safetensors can hold it")
-    return model
+    return load_translator(folder, checkpoint)
+
+
+def _longest(tokens: dict, positions: int) -> int:
+    """Tokens of a source, EOS included."""
+    most = tokens.get("model_max_length") or LONGEST
+    if not isinstance(most, int | float) or not most >= 2:
+        raise UserError(f"tokenizer_config.json: model_max_length is {most!r}: at least 2")
+    return int(min(most, positions, 2**20))
+
+
+def _language(name: object) -> str:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", name):
+        raise UserError(f"{name!r} is no language: name them by --source and --target")
+    return name
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def _cutter(path: Path) -> bytes:
+    """A SentencePiece model."""
+    return load_tokenizer(checked(path)).model
+
+
+def _check_added(folder: Path, tokens: dict) -> None:
+    """Raises UserError for tokens that a tokenizer was given later, outside of its vocabulary."""
+    added = [*_optional(folder / "added_tokens.json"), *_listed(tokens)]
+    usual = {_token(tokens, which, name) for which, name in SPECIAL} | {"<s>"}
+    for name in added:
+        if name not in usual and not (name.startswith(">>") and name.endswith("<<")):
+            raise UserError(
+                f"{folder}: its tokenizer was given {name!r}, which cannot be converted"
+            )
+
+
+def _listed(tokens: dict) -> list[str]:
+    """Names of added tokens in tokenizer_config.json."""
+    more, decoder = (tokens.get(n) for n in ("additional_special_tokens", "added_tokens_decoder"))
+    found = [*(more if isinstance(more, list) else []), *(decoder or {}).values()]
+    return [str(name.get("content") if isinstance(name, dict) else name) for name in found]
+
+
+def _token(tokens: dict, which: str, usual: str) -> str:
+    """The name of a special token: a text, or an object that holds one."""
+    name = tokens.get(f"{which}_token") or usual
+    name = name.get("content") if isinstance(name, dict) else name
+    if not isinstance(name, str):
+        raise UserError(f"tokenizer_config.json: {which}_token is {name!r}: it must be a text")
+    return name
 
 
 def _optional(path: Path) -> dict:
@@ -138,9 +191,8 @@ def _read_pieces(path: Path, tokens: dict, size: int | None, start: int | None) 
     """The vocabulary in a file of theirs; a model may have more rows than it has pieces."""
     ids = read_json(path)
     names = {}
-    for which, usual in (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>")):
-        name = tokens.get(f"{which}_token") or usual
-        names[which] = name["content"] if isinstance(name, dict) else name  # an AddedToken
+    for which, usual in SPECIAL:
+        names[which] = _token(tokens, which, usual)
     try:
         if type(size) is not int or not len(ids) <= size < len(ids) + MORE_ROWS:
             raise ValueError(f"config.json has room for {size} pieces, and there are {len(ids):,}")

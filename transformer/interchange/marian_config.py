@@ -9,6 +9,7 @@ from typing import Any
 
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.errors import UserError
+from transformer.model.batch import BOS, EOS, PAD
 
 ACTIVATIONS = {
     "swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu",
@@ -38,7 +39,8 @@ WITHOUT_EFFECT = {
     "tokenizer_class", "prefix", "chunk_size_feed_forward", "torchscript", "use_bfloat16",
     "finetuning_task", "tf_legacy_loss", "attn_implementation", "_attn_implementation",
     "_from_model_config", "output_logits", "temperature", "top_k", "top_p", "typical_p",
-    "epsilon_cutoff", "eta_cutoff",
+    "epsilon_cutoff", "eta_cutoff", "extra_pos_embeddings", "output_past", "low_memory",
+    "language", "xla_device", "_attn_implementation_autoset",
 }  # fmt: skip
 """Labels, provenance, and what is for training, for drawing or for other kinds of models."""
 GENERATION = {
@@ -52,115 +54,160 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1.0,), "encoder_repetition_penalty": (1.0,),
     "no_repeat_ngram_size": (0,), "encoder_no_repeat_ngram_size": (0,), "min_length": (0,),
     "diversity_penalty": (0.0,), "remove_invalid_values": (False,), "encoder_layerdrop": (0.0,),
-    "decoder_layerdrop": (0.0,), "normalize_before": (False,), "normalize_embedding": (False,),
-    "add_final_layer_norm": (False,), "add_bias_logits": (False,), "add_cross_attention": (False,),
-    "is_decoder": (False,), "tie_encoder_decoder": (False,), "extra_pos_embeddings": (0, 2),
-    "force_bos_token_to_be_generated": (False,), "output_past": (False, True),
+    "decoder_layerdrop": (0.0,), "forced_bos_token_id": (),
 }  # fmt: skip
 """Values that change nothing; None never does."""
+OFF = (False, 0, 0.0, "", [], {})
+"""Values of other fields that mean that something is not done."""
+STOPS = {False: "heuristic", True: "full", "never": "bound"}
+KINDS = {
+    int: (
+        (*SIZES, "vocab_size", "decoder_vocab_size", "num_hidden_layers", "decoder_start_token_id",
+         "pad_token_id", "num_beams", "max_length", "max_new_tokens"),
+        "a whole number",
+    ),
+    (int, float): (
+        ("dropout", "attention_dropout", "activation_dropout", "length_penalty"), "a number",
+    ),
+    (int, list): (("eos_token_id", "forced_eos_token_id"), "a token's number"),
+    bool: (
+        ("scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings",
+         "renormalize_logits"),
+        "true or false",
+    ),
+    (bool, str): (("early_stopping",), "true, false or 'never'"),
+    str: (("activation_function", "model_type"), "a name"),
+    list: (("bad_words_ids", "suppress_tokens"), "a list"),
+}  # fmt: skip
+"""What the fields that are used must be, and what that is called."""
 
 
 def check_fields(fields: dict[str, Any], file: str, used: set[str]) -> None:
-    """Raises UserError naming a field whose value matters and is not what we can do."""
+    """Raises UserError naming a field that is not of its kind, or whose value matters and is not
+    what we can do."""
+    for kind, (names, called) in KINDS.items():
+        for name in names:
+            value = fields.get(name)
+            is_flag = isinstance(value, bool) and kind not in (bool, (bool, str))
+            if value is not None and (not isinstance(value, kind) or is_flag):
+                raise UserError(f"{file}: {name} is {value!r}: it must be {called}")
     for name, value in fields.items():
         known = name in used | WITHOUT_EFFECT or value is None
-        if not known and value not in NEUTRAL.get(name, (False, 0, 0.0, "", [], {})):
-            raise UserError(
-                f"{file}: {name} is {value!r}, which this program cannot do"
-                + (f" (only {NEUTRAL[name][0]!r})" if NEUTRAL.get(name) else "")
-            )
+        if not known and value not in NEUTRAL.get(name, OFF):
+            only = " or ".join(map(repr, NEUTRAL.get(name, ())))
+            only = f" (only {only})" if only else ""
+            raise UserError(f"{file}: {name} is {value!r}, which this program cannot do{only}")
 
 
-def check_numbers(fields: dict[str, Any]) -> None:
-    """Raises UserError naming a size that is none, before anything is made of that size."""
-    for name in SIZES:
-        value = fields.get(name, 1)
-        if type(value) is not int or not 0 < value < 2**31:
-            raise UserError(f"config.json: {name} is {value!r}: it must be a number from 1")
-
-
-def model_config(fields: dict[str, Any], rows: tuple[int, int], positions: str) -> ModelConfig:
-    """The shape of the model; `rows` are those of its tables in our numbering."""
+def check_config(fields: dict[str, Any]) -> None:
+    """Raises UserError when config.json is not one that `model_config` can follow."""
     check_fields(fields, "config.json", USED | GENERATION)
     if fields.get("model_type") != "marian":
         kind = fields.get("model_type")
         raise UserError(f"config.json: model_type is {kind!r}: only 'marian' can be converted")
-
-    def one(a: str, b: str) -> int:
-        if fields[a] != fields[b]:
+    for name in SIZES:
+        value = fields.get(name)
+        if value is None:
+            raise UserError(f"config.json lacks {name}")
+        if not 0 < value < 2**31:
+            raise UserError(f"config.json: {name} is {value!r}: it must be a number from 1")
+    same = [
+        ("encoder_attention_heads", "decoder_attention_heads"),
+        ("encoder_ffn_dim", "decoder_ffn_dim"),
+        ("encoder_layers", "num_hidden_layers"),
+    ]
+    for a, b in same:
+        if b in fields and fields[a] != fields[b]:
             raise UserError(
                 f"config.json: {a} is {fields[a]} and {b} is {fields[b]}: they must be the same"
             )
-        return fields[a]
-
-    activation = fields.get("activation_function", "gelu")
+    activation = fields.get("activation_function")
     if activation not in ACTIVATIONS:
         raise UserError(
             f"config.json: activation_function is {activation!r}: only {', '.join(ACTIVATIONS)}"
         )
-    try:
-        if "num_hidden_layers" in fields:
-            one("num_hidden_layers", "encoder_layers")
-        shares = fields.get("share_encoder_decoder_embeddings", True)
-        ties = fields.get("tie_word_embeddings", True)
-        return ModelConfig(
-            source_vocab_size=rows[0],
-            target_vocab_size=rows[1],
-            encoder_layers=fields["encoder_layers"],
-            decoder_layers=fields["decoder_layers"],
-            d_model=fields["d_model"],
-            num_heads=one("encoder_attention_heads", "decoder_attention_heads"),
-            d_ff=one("encoder_ffn_dim", "decoder_ffn_dim"),
-            dropout=fields.get("dropout", 0.1),
-            attention_dropout=fields.get("attention_dropout", 0.0),
-            activation_dropout=fields.get("activation_dropout", 0.0),
-            norm="post",
-            norm_epsilon=EPSILON,
-            activation=ACTIVATIONS[activation],
-            attention_bias=True,
-            output_bias=True,
-            tying="none" if not ties else "all" if shares else "target",
-            embedding_scale=fields.get("scale_embedding", False),
-            positions=positions,
-            max_positions=fields["max_position_embeddings"],
-        )
-    except KeyError as error:
-        raise UserError(f"config.json lacks {error.args[0]}") from None
 
 
-def decode_config(fields: dict[str, Any], file: str, ours: dict[int, int]) -> DecodeConfig:
-    """How it translates; `ours` is our id for each of theirs."""
+def _value(fields: dict[str, Any], name: str, default: Any) -> Any:
+    """The field, or what transformers takes where there is none."""
+    value = fields.get(name)
+    return default if value is None else value
+
+
+def model_config(fields: dict[str, Any], rows: tuple[int, int], positions: str) -> ModelConfig:
+    """The shape of the model, of fields that are checked; `rows` are those of its tables in our
+    numbering."""
+    shares = _value(fields, "share_encoder_decoder_embeddings", True)
+    ties = _value(fields, "tie_word_embeddings", True)
+    return ModelConfig(
+        source_vocab_size=rows[0],
+        target_vocab_size=rows[1],
+        encoder_layers=fields["encoder_layers"],
+        decoder_layers=fields["decoder_layers"],
+        d_model=fields["d_model"],
+        num_heads=fields["encoder_attention_heads"],
+        d_ff=fields["encoder_ffn_dim"],
+        dropout=_value(fields, "dropout", 0.1),
+        attention_dropout=_value(fields, "attention_dropout", 0.0),
+        activation_dropout=_value(fields, "activation_dropout", 0.0),
+        norm="post",
+        norm_epsilon=EPSILON,
+        activation=ACTIVATIONS[fields["activation_function"]],
+        attention_bias=True,
+        output_bias=True,
+        tying="none" if not ties else "all" if shares else "target",
+        embedding_scale=_value(fields, "scale_embedding", False),
+        positions=positions,
+        max_positions=fields["max_position_embeddings"],
+    )
+
+
+def decode_config(
+    fields: dict[str, Any], file: str, config: dict[str, Any], ours: dict[int, int]
+) -> DecodeConfig:
+    """How it translates; `config` is config.json, `ours` our id for each of theirs."""
     check_fields(fields, file, GENERATION | (USED if file == "config.json" else set()))
-    longest = fields.get("max_new_tokens") or fields.get("max_length") or 20
-    if not fields.get("max_new_tokens"):
-        longest -= 1  # the token that it begins with counts
+    for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+        if fields.get(name) not in (None, config.get(name), [config.get(name)]):
+            raise UserError(
+                f"{file}: {name} is {fields[name]!r}, and config.json has {config.get(name)!r}"
+            )
+    more = _value(fields, "max_new_tokens", 0)
+    longest = more or _value(fields, "max_length", 20) - 1  # what it begins with counts there
+    if longest < 1:
+        raise UserError(f"{file}: max_length leaves no room for a translation")
     end = fields.get("forced_eos_token_id")
-    if end is not None and end not in (fields.get("eos_token_id"), [fields.get("eos_token_id")]):
+    if end not in (None, config.get("eos_token_id"), [config.get("eos_token_id")]):
         raise UserError(f"{file}: forced_eos_token_id is {end!r}, which is not eos_token_id")
-    stop = fields.get("early_stopping", False)
-    if stop not in (False, True, "never", None):
+    stop = _value(fields, "early_stopping", False)
+    if stop not in STOPS:
         raise UserError(f"{file}: early_stopping is {stop!r}: only false, true or 'never'")
-    forbidden = [
-        *(fields.get("bad_words_ids") or []),
-        *([t] for t in fields.get("suppress_tokens") or []),
-    ]
-    if not all(isinstance(words, list) and len(words) == 1 for words in forbidden):
-        raise UserError(f"{file}: bad_words_ids holds words of several tokens: only single ones")
-    try:
-        numbers = {ours[token] for (token,) in forbidden}
-    except (KeyError, TypeError):
-        raise UserError(f"{file}: bad_words_ids names a token that there is not") from None
+    suppressed = _forbidden(file, [[t] for t in _value(fields, "suppress_tokens", [])], ours)
+    if EOS in suppressed:
+        raise UserError(f"{file}: suppress_tokens holds eos_token_id: no translation would end")
+    bad = _forbidden(file, _value(fields, "bad_words_ids", []), ours) - {EOS}  # as transformers
     return DecodeConfig(
-        beam_size=fields.get("num_beams") or 1,
-        alpha=1.0 if fields.get("length_penalty") is None else fields["length_penalty"],
+        beam_size=_value(fields, "num_beams", 1),
+        alpha=_value(fields, "length_penalty", 1.0),
         normalisation="length",
-        stop={False: "heuristic", None: "heuristic", True: "full", "never": "bound"}[stop],
+        stop=STOPS[stop],
         max_extra_length=longest,
         max_length=longest,
         forced_end=end is not None,
-        forbidden=tuple(sorted(number for number in numbers if number > 1)),  # not PAD and BOS
-        renormalise=bool(fields.get("renormalize_logits")),
+        forbidden=tuple(sorted((bad | suppressed) - {PAD, BOS})),
+        renormalise=_value(fields, "renormalize_logits", False),
     )
+
+
+def _forbidden(file: str, words: list, ours: dict[int, int]) -> set[int]:
+    """Our ids of what must not be chosen."""
+    if not all(isinstance(tokens, list) and len(tokens) == 1 for tokens in words):
+        raise UserError(f"{file}: bad_words_ids holds words of several tokens: only single ones")
+    found = [tokens[0] for tokens in words]
+    for token in found:
+        if type(token) is not int or token not in ours:
+            raise UserError(f"{file}: {token!r} is forbidden, and there is no such token")
+    return {ours[token] for token in found}
 
 
 def their_config(model: ModelConfig, decode: DecodeConfig, tokens: dict[str, int]) -> dict:
@@ -206,7 +253,7 @@ def their_generation_config(decode: DecodeConfig, tokens: dict[str, int], theirs
     return {
         "num_beams": decode.beam_size,
         "length_penalty": decode.alpha,
-        "early_stopping": {"heuristic": False, "full": True, "bound": "never"}[decode.stop],
+        "early_stopping": {ours: theirs for theirs, ours in STOPS.items()}[decode.stop],
         "max_length": min(decode.max_length or tokens["positions"], tokens["positions"] - 1) + 1,
         "bad_words_ids": [[number] for number in sorted(forbidden)],
         "forced_eos_token_id": tokens["end"] if decode.forced_end else None,

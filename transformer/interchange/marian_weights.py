@@ -19,8 +19,8 @@ from transformer.data.piece_tokenizer import Pieces
 from transformer.interchange.weights import (
     Shapes,
     Weights,
+    as_float32,
     by_name,
-    check_finite,
     from_names,
     shapes_of,
 )
@@ -31,6 +31,8 @@ OUT_OF_REACH = -100.0
 """The logit's bias of a PAD that they do not have: it gets no probability, and label smoothing can
 bear it."""
 
+ABSENT = (".b_q", ".b_k", ".b_v", ".b_o", "output_bias")
+"""What our models may do without."""
 POSITIONS = "model.{}.embed_positions.weight"
 SHARED, OUTPUT = "model.shared.weight", "lm_head.weight"
 SOURCE, TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
@@ -186,8 +188,7 @@ def read_params(correspondence: Correspondence, weights: Weights, file: Path) ->
     arrays = {name: np.empty(shape, np.float32) for name, shape in shapes_of(model).items()}
     for pair in correspondence.pairs():
         ours = arrays[pair.ours] if pair.layer is None else arrays[pair.ours][pair.layer]
-        theirs = _read(correspondence, weights, pair)
-        check_finite(pair.theirs, theirs, file)
+        theirs = as_float32(_read(correspondence, weights, pair), pair.theirs, file)
         ours[...] = to_ours(pair, theirs, ours.shape)
     # One by one, so that few are in memory twice.
     return from_names(model, {name: _on_device(arrays.pop(name)) for name in [*arrays]})
@@ -213,7 +214,9 @@ def write_params(correspondence: Correspondence, params: Params) -> dict[str, np
     width = correspondence.model.d_model
     for pair in correspondence.pairs():
         array = ours.get(pair.ours)
-        if array is None:  # a bias
+        if array is None:
+            if not pair.ours.endswith(ABSENT):
+                raise ValueError(f"the model lacks {pair.ours}")
             count = len(correspondence.target.names) if pair.pieces else width
             theirs[pair.theirs] = np.zeros(count, np.float32)
         else:
@@ -224,15 +227,17 @@ def write_params(correspondence: Correspondence, params: Params) -> dict[str, np
     return theirs
 
 
-def has_sinusoids(weights: Weights, stack: str, width: int) -> bool:
-    """Whether their file holds sinusoids as positions, or none."""
-    name = POSITIONS.format(stack)
+def has_sinusoids(weights: Weights, stack: str, shape: tuple[int, int]) -> bool:
+    """Whether their file holds sinusoids as positions, of this shape, or none."""
+    name, width = POSITIONS.format(stack), shape[1]
     if name not in weights.shapes:
         return True
-    found = weights.read(name)
+    if weights.shapes[name] != shape or width % 2:
+        return False
+    found = weights.read(name).astype(np.float32)
     rows = jnp.arange(len(found))
     ours = np.asarray(sinusoids(rows, width))[:, np.argsort(in_turns(width))]
-    return bool(np.abs(found - ours).max(initial=0) < 1e-3)
+    return bool(np.abs(found - ours).max(initial=0) < 4e-3)  # 16 bits
 
 
 def unknown_names(correspondence: Correspondence, weights: Weights) -> list[str]:

@@ -14,6 +14,8 @@ from transformer.runs.checkpoints import load_params, save_params
 from transformer.runs.folder import load_run_config
 
 WEIGHTS = "model.safetensors"
+ORIGIN = "marian:"
+"""What stands before the name of a folder where a run names its data set, and has none."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,14 @@ def load_run(folder: Path, checkpoint: str = "best", config: Config | None = Non
     tokenizers = load_tokenizers(folder / "tokenizer", config.data)
     params, _ = load_params(folder, config, checkpoint)
     return Model(config, params, tokenizers)
+
+
+def load_translator(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Model:
+    """`load_run` of a translator; raises UserError for another kind of model."""
+    shape = (config or load_run_config(folder)).model
+    if not (shape.encoder_layers and shape.decoder_layers):
+        raise UserError(f"{folder} is no translator: to-safetensors can hold it")
+    return load_run(folder, checkpoint, config)
 
 
 def save_run(folder: Path, model: Model) -> None:

@@ -2,12 +2,14 @@
 
 torch.save writes a pickle that names its tensors, and their numbers beside it: in a zip archive
 (since torch 1.6), or one after the other in the same file (before). A pickle can call any function
-that it names; here it may name only what tensors are made of, none of which does anything. Formats:
+that it names; here it may name only what tensors are made of, none of which does anything. And it
+is read through before it is run, so that it neither takes memory nor nests without end. Formats:
 https://github.com/pytorch/pytorch/blob/main/torch/serialization.py.
 """
 
 import io
 import pickle
+import pickletools
 import struct
 import zipfile
 from collections import OrderedDict
@@ -20,8 +22,16 @@ import numpy as np
 
 MAGIC = 0x1950A86A20F9469CFC6C
 """What a file of torch before 1.6 begins with, pickled."""
-LARGEST_PICKLE = 2**26
+LARGEST_PICKLE = 2**22
 """Bytes: descriptions of tensors are short."""
+DEEPEST = 50
+"""Tuples in tuples, or results of calls in results."""
+PUSHING = {
+    "EMPTY_DICT", "EMPTY_TUPLE", "EMPTY_LIST", "BINUNICODE", "SHORT_BINUNICODE", "GLOBAL", "BININT",
+    "BININT1", "BININT2", "LONG1", "NEWFALSE", "NEWTRUE", "NONE", "BINFLOAT",
+}  # fmt: skip
+TAKING = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "REDUCE": 2, "BINPERSID": 1}
+"""Operations that put one thing in the place of so many."""
 DTYPES = {
     "FloatStorage": np.dtype("<f4"),
     "HalfStorage": np.dtype("<f2"),
@@ -93,6 +103,88 @@ class PickledWeights:
         return array
 
 
+def _check_operations(data: bytes) -> int:
+    """Where the first pickle in the data ends. Raises UnpicklingError for operations that no file
+    of tensors has, and for nesting that would end the process."""
+    depths: list[int | None] = []  # of what lies on the stack; None is a mark
+    known: dict[int, int] = {}
+    for count, (operation, argument, place) in enumerate(pickletools.genops(data)):
+        name = operation.name
+        if name == "STOP":
+            return place + 1
+        if name in PUSHING:
+            depths.append(0)
+        elif name == "MARK":
+            depths.append(None)
+        elif name in ("BINPUT", "LONG_BINPUT") and argument <= count:
+            known[argument] = depths[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            depths.append(known[argument])
+        elif name in TAKING or name == "TUPLE":
+            taken = _since_mark(depths) if name == "TUPLE" else _taken(depths, TAKING[name])
+            depths.append(1 + max(taken, default=0))
+            if depths[-1] > DEEPEST:
+                raise pickle.UnpicklingError("it nests too deeply")
+        elif name in ("SETITEMS", "APPENDS"):
+            _since_mark(depths)
+        elif name in ("SETITEM", "APPEND", "BUILD"):
+            _taken(depths, 2 if name == "SETITEM" else 1)
+        elif name != "PROTO":
+            raise pickle.UnpicklingError(f"it holds the operation {name}, which no tensors need")
+    raise EOFError("it ends too early")
+
+
+def _taken(depths: list, count: int) -> list[int]:
+    taken = depths[len(depths) - count :]
+    if len(taken) < count or None in taken:
+        raise pickle.UnpicklingError("its operations do not fit together")
+    del depths[len(depths) - count :]
+    return taken
+
+
+def _since_mark(depths: list) -> list[int]:
+    taken = []
+    while (depth := depths.pop()) is not None:
+        taken.append(depth)
+    return taken
+
+
+class _Rebuild:
+    """What a pickle may call: it describes a tensor, and nothing can be set on it."""
+
+    __slots__ = ()
+
+
+class _RebuildTensor(_Rebuild):
+    __slots__ = ()
+
+    def __call__(self, storage, offset, size, stride, *_) -> Tensor:
+        row_by_row = np.cumprod([1, *reversed(size)], dtype=object)[:-1][::-1].tolist()
+        steps = zip(size, stride, row_by_row)
+        if not all(length < 2 or step == expected for length, step, expected in steps):
+            raise pickle.UnpicklingError("it holds a tensor that is not stored row by row")
+        if not isinstance(storage, Storage):
+            raise pickle.UnpicklingError("it holds something else than tensors")
+        return Tensor(storage, offset, tuple(size))
+
+
+class _RebuildParameter(_Rebuild):
+    __slots__ = ()
+
+    def __call__(self, tensor, *_) -> Tensor:
+        return tensor
+
+
+REBUILD = {"_rebuild_tensor_v2": _RebuildTensor(), "_rebuild_parameter": _RebuildParameter()}
+
+
+def _unpickled(data: bytes) -> tuple[Any, dict[str, Storage], int]:
+    """What the first pickle in the data holds, the storages that it names, and where it ends."""
+    end = _check_operations(data)
+    unpickler = _Unpickler(io.BytesIO(data[:end]))
+    return unpickler.load(), unpickler.storages, end
+
+
 class _Unpickler(pickle.Unpickler):
     """Knows ordered dictionaries and tensors, and nothing else."""
 
@@ -103,8 +195,8 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
-        if module == "torch._utils" and name in ("_rebuild_tensor_v2", "_rebuild_parameter"):
-            return {"_rebuild_tensor_v2": _tensor, "_rebuild_parameter": _parameter}[name]
+        if module == "torch._utils" and name in REBUILD:
+            return REBUILD[name]
         if module in ("torch", "torch.storage") and name in DTYPES:
             return name
         raise pickle.UnpicklingError(f"it wants to use {module}.{name}, which is no tensor")
@@ -116,26 +208,14 @@ class _Unpickler(pickle.Unpickler):
         return self.storages.setdefault(str(key), Storage(kind, str(key), int(count)))
 
 
-def _tensor(storage, offset, size, stride, *_) -> Tensor:
-    row_by_row = np.cumprod([1, *reversed(size)])[:-1][::-1].tolist()
-    steps = zip(size, stride, row_by_row)
-    if not all(length < 2 or step == expected for length, step, expected in steps):
-        raise pickle.UnpicklingError("it holds a tensor that is not stored row by row")
-    if not isinstance(storage, Storage) or min((offset, *size), default=0) < 0:
-        raise pickle.UnpicklingError("it holds something else than tensors")
-    return Tensor(storage, int(offset), tuple(map(int, size)))
-
-
-def _parameter(tensor, *_) -> Tensor:
-    return tensor
-
-
 def _read_archive(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
     """The pickle of a zip archive, and for each storage where it lies: begin and bytes."""
     archive, places = zipfile.ZipFile(file), {}
     described = [info for info in archive.infolist() if info.filename.endswith("/data.pkl")]
     if len(described) != 1 or described[0].file_size > LARGEST_PICKLE:
         raise ValueError("it holds no tensors")
+    if described[0].compress_type != zipfile.ZIP_STORED:
+        raise ValueError("it is compressed, which torch never does")
     folder = described[0].filename.removesuffix("data.pkl") + "data/"
     for info in archive.infolist():
         if info.filename.startswith(folder) and info.compress_type == zipfile.ZIP_STORED:
@@ -143,19 +223,26 @@ def _read_archive(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
             lengths = struct.unpack("<HH", file.read(4))
             begin = info.header_offset + 30 + sum(lengths)
             places[info.filename.removeprefix(folder)] = begin, info.file_size
-    return _Unpickler(io.BytesIO(archive.read(described[0]))).load(), places
+    return _unpickled(archive.read(described[0]))[0], places
+
+
+def _next_pickle(file: BinaryIO) -> tuple[Any, dict[str, Storage]]:
+    """The pickle that begins where the file stands, which then stands behind it."""
+    begin = file.tell()
+    value, storages, end = _unpickled(file.read(LARGEST_PICKLE))
+    file.seek(begin + end)
+    return value, storages
 
 
 def _read_stream(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
     """The same of a file of torch before 1.6: four pickles and a list of storages, each storage
     behind its number of elements."""
-    if _Unpickler(file).load() != MAGIC:
+    (magic, _), *_, (tensors, storages), (keys, _) = (_next_pickle(file) for _ in range(5))
+    if magic != MAGIC or not isinstance(keys, list):
         raise ValueError("it is no file of torch's")
-    _Unpickler(file).load(), _Unpickler(file).load()  # version; system
-    unpickler = _Unpickler(file)
-    tensors, places = unpickler.load(), {}
-    for key in _Unpickler(file).load():
-        size = DTYPES[unpickler.storages[key].kind].itemsize
+    places = {}
+    for key in keys:
+        size = DTYPES[storages[key].kind].itemsize
         (count,) = struct.unpack("<q", file.read(8))
         places[key] = file.tell(), count * size
         if count < 0:

@@ -19,10 +19,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from transformer.config import ModelConfig
-from transformer.errors import UserError
+from transformer.errors import UserError, one_line
 from transformer.interchange.pickled import PickledWeights
 from transformer.model.params import Params, init_params
 
+LARGEST_TEXT = 2**26
+"""Bytes of a file with settings or a vocabulary."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -33,16 +35,20 @@ class SafetensorsWeights:
     """
 
     def __init__(self, path: Path):
-        self._path = path
+        """Raises ValueError for numbers that numpy does not know."""
+        self._path, self.shapes = path, {}
         with safe_open(path, framework="numpy") as file:
-            self.shapes = {
-                name: tuple(file.get_slice(name).get_shape())
-                for name in file.keys()  # noqa: SIM118
-            }
+            for name in file.keys():  # noqa: SIM118 - it is no mapping
+                described = file.get_slice(name)
+                if described.get_dtype() not in ("F64", "F32", "F16", "BF16"):
+                    raise ValueError(f"{name} is of type {described.get_dtype()}")
+                self.shapes[name] = tuple(described.get_shape())
 
     def read(self, name: str) -> np.ndarray:
+        """One array; bfloat16 as float32."""
         with safe_open(self._path, framework="numpy") as file:
-            return file.get_tensor(name)
+            array = file.get_tensor(name)
+        return array if array.dtype.kind == "f" else array.astype(np.float32)
 
 
 Weights = SafetensorsWeights | PickledWeights
@@ -51,6 +57,7 @@ Weights = SafetensorsWeights | PickledWeights
 def open_weights(path: Path) -> Weights:
     """A safetensors file, or a pytorch_model.bin. Raises UserError when it is damaged."""
     try:
+        checked(path, most=2**50)
         if path.suffix == ".safetensors":
             return SafetensorsWeights(path)
         return PickledWeights(path)
@@ -96,10 +103,15 @@ def check_shapes(found: Shapes, expected: Shapes, where: Path) -> None:
             )
 
 
-def check_finite(name: str, array: np.ndarray, where: Path) -> None:
-    """Raises UserError when an array holds something else than numbers."""
-    if array.dtype.kind != "f" or not np.isfinite(array).all():
+def as_float32(array: np.ndarray, name: str, where: Path) -> np.ndarray:
+    """The numbers of an array. Raises UserError when it holds others, or something else."""
+    if array.dtype.kind != "f":
+        raise UserError(f"{where}: {name} holds {array.dtype}, and not numbers with a fraction")
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
         raise UserError(f"{where}: {name} holds what is not a number")
+    return array
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any], kind: str = "np") -> None:
@@ -123,9 +135,7 @@ def load_weights(path: Path, model: ModelConfig) -> Params:
             raise UserError(f"{path} holds {name}, which its config knows nothing of")
     arrays = {}
     for name in expected:
-        array = weights.read(name)
-        check_finite(name, array, path)
-        arrays[name] = jnp.array(array)
+        arrays[name] = jnp.array(as_float32(weights.read(name), name, path))
     return from_names(model, arrays)
 
 
@@ -137,28 +147,41 @@ def whole(folder: Path) -> Iterator[Path]:
     """
     if folder.exists():
         raise UserError(f"{folder} exists: choose a folder that is not there yet")
+    made = [parent for parent in folder.parents if not parent.exists()]
+    temporary = folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
-    try:
         temporary.chmod(0o755)
         yield temporary
         temporary.rename(folder)
     except OSError as error:
-        reason = error.strerror or error
+        if error.filename and not str(error.filename).startswith(str(folder.parent.absolute())):
+            raise  # of something that was read
+        reason = error.strerror or one_line(error)
         raise UserError(f"cannot write to {folder}: {reason}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary != folder:
+            shutil.rmtree(temporary, ignore_errors=True)
+        if not folder.exists():
+            for parent in made:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+
+def checked(path: Path, most: int = LARGEST_TEXT) -> Path:
+    """The path of a file that is none, or too large, is a UserError: pipes would never end."""
+    if not path.is_file():
+        raise UserError(f"{path.parent} lacks {path.name}")
+    if path.stat().st_size > most:
+        raise UserError(f"{path} is larger than {most // 2**20:,} MB, which it should not be")
+    return path
 
 
 def read_json(path: Path) -> dict:
     """A JSON object. Raises UserError when it is missing or damaged."""
     try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{path.parent} lacks {path.name}") from None
+        value = json.loads(checked(path).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     if not isinstance(value, dict):

@@ -12,6 +12,7 @@ runs/NAME/
     lock                   held by the train.py that is at work
 """
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,7 +39,13 @@ def load_run_config(folder: Path) -> Config:
             f"{'runs beside it: ' + ', '.join(runs) if runs else 'train.py makes runs'}"
         )
     try:
-        return from_json(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if "model_type" in json.loads(text):
+            raise UserError(
+                f"{folder} is a folder of transformers: python convert.py from-marian {folder} RUN "
+                "makes a run of a MarianMTModel"
+            )
+        return from_json(text)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): restore it from the config") from error
 
