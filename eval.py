@@ -161,7 +161,7 @@ def search_name(settings: DecodeConfig) -> str:
     """Beam and alpha, and what else is not as by default, such as "beam4-alpha0.6-bfloat16"."""
     default = vars(DecodeConfig()) | {"beam_size": None, "alpha": None}
     return "-".join(
-        form.format(getattr(settings, name))
+        form.format(str(getattr(settings, name)).strip("(,)").replace(", ", "+"))
         for name, form in NAMES.items()
         if getattr(settings, name) != default[name]
     )
