@@ -107,9 +107,7 @@ def to_argos(command: ToArgos) -> None:
 
     require()
     model = load_any(command.run, command.checkpoint)
-    save_package(
-        model, command.file, None if command.quantization == "none" else command.quantization
-    )
+    save_package(model, command.file, command.quantization)
     print(f"{command.file}: argospm install {command.file}")
 
 

@@ -1,6 +1,7 @@
 """Weights in files: what is read is what was written, and nothing that is read is executed."""
 
 import contextlib
+import math
 import os
 import pickle
 import struct
@@ -134,6 +135,31 @@ def test_only_what_tensors_are_made_of_can_be_named(tmp_path, module, name):
 def test_a_pickle_that_takes_memory_or_nests_is_refused(tmp_path, pickled, reason):
     with pytest.raises(UserError, match=reason):
         open_weights(archive(tmp_path / "pytorch_model.bin", pickled))
+
+
+def described(path, offset, shape):
+    """A file with a tensor of these sizes, "a", in a storage of four numbers."""
+
+    def tuple_of(numbers):
+        return b"(" + b"".join(pickle.dumps(n, protocol=2)[2:-1] for n in numbers) + b"t"
+
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    kind = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n"
+    storage = kind + b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
+    sizes = pickle.dumps(offset, protocol=2)[2:-1] + tuple_of(shape) + tuple_of(strides)
+    rebuilt = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + sizes + b"tR"
+    archive(path, b"\x80\x02}X\x01\x00\x00\x00a" + rebuilt + b"s.")
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("archive/data/0", np.arange(4, dtype=np.float32).tobytes())
+    return path
+
+
+@pytest.mark.parametrize("offset, shape", [(0, (0, 2**70)), (2**70, (0,)), (0, (1,) * 71)])
+def test_a_tensor_of_no_possible_shape_is_refused(tmp_path, offset, shape):
+    path = tmp_path / "pytorch_model.bin"
+    np.testing.assert_array_equal(open_weights(described(path, 1, (3,))).read("a"), [1, 2, 3])
+    with pytest.raises(UserError, match="no shape that a tensor could have"):
+        open_weights(described(path, offset, shape))
 
 
 def test_a_compressed_pickle_is_refused(tmp_path):

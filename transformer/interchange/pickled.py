@@ -82,10 +82,10 @@ class PickledWeights:
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
 
     def _check(self, name: str, tensor: Tensor, end: int) -> None:
-        if not all(
-            type(number) is int and number >= 0 for number in (tensor.offset, *tensor.shape)
-        ):
-            raise ValueError(f"{name} has no shape")
+        numbers = (tensor.offset, *tensor.shape)
+        are_sizes = all(type(number) is int and 0 <= number < 2**40 for number in numbers)
+        if not are_sizes or len(tensor.shape) > 8:
+            raise ValueError(f"{name} has no shape that a tensor could have")
         dtype, place = DTYPES[tensor.storage.kind], self._places.get(tensor.storage.key)
         needed = dtype.itemsize * (tensor.offset + int(np.prod(tensor.shape, dtype=object)))
         if place is None or needed > place[1] or place[0] + place[1] > end:

@@ -66,9 +66,8 @@ def open_weights(path: Path) -> Weights:
         MemoryError, OverflowError, RecursionError, struct.error,
         SafetensorError, UnpicklingError, BadZipFile, NotImplementedError, ImportError,
     ) as error:  # fmt: skip
-        raise UserError(
-            f"cannot read the weights {path}: {error or type(error).__name__}"
-        ) from error
+        reason = one_line(error) or type(error).__name__
+        raise UserError(f"cannot read the weights {path}: {reason}") from error
 
 
 def shapes_of(model: ModelConfig) -> dict[str, tuple[int, ...]]:
