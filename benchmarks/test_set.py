@@ -51,6 +51,7 @@ from transformer.interchange.ctranslate2 import (
     Translator,
     open_translator,
     save_model,
+    search,
     token_names,
 )
 from transformer.model.batch import EOS, PAD
@@ -214,21 +215,11 @@ def their_decoder(
     translator: Translator, tokenizers: Tokenizers, beam_size: int, limit: int
 ) -> Callable[[list[str], str, int], Translations]:
     """A translator of sentences, given batch_type and size; `limit`: tokens, EOS included."""
-    source_names = token_names(tokenizers.source)
-    target_ids = {name: i for i, name in enumerate(token_names(tokenizers.target))}
+    names = tuple(map(token_names, tokenizers))
 
     def translate_texts(sources: list[str], batch_type: str, size: int) -> Translations:
-        results = translator.translate_batch(
-            [[source_names[i] for i in row] for row in tokenizers.source.encode(sources)],
-            batch_type=batch_type,
-            max_batch_size=size,
-            beam_size=beam_size,
-            length_penalty=0,
-            max_input_length=0,
-            min_decoding_length=0,
-            max_decoding_length=limit,
-        )
-        ids = [[target_ids[name] for name in result.hypotheses[0]] for result in results]
+        rows = tokenizers.source.encode(sources)
+        ids = search(translator, names, rows, beam_size, limit, batch_type, size)
         cut = sum(len(row) >= limit for row in ids)
         return Translations(tokenizers.target.decode(ids), ids, cut)
 

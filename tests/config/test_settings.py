@@ -12,11 +12,13 @@ from transformer.config import (
     ModelConfig,
     OptimizerConfig,
     TrainConfig,
+    rules,
 )
 from transformer.config.files import from_json, to_json
 from transformer.config.rules import check
 from transformer.config.settings import differing_fields
 from transformer.errors import UserError
+from transformer.model.batch import EOS
 
 
 def changed(section, **settings):
@@ -178,3 +180,7 @@ def test_own_tokenizers_come_in_pairs_when_the_vocabulary_is_not_shared():
 def test_a_whole_number_is_a_number_and_plain_files_are_valid():
     check(changed("decode", alpha=1))
     check(changed("data", **FILES))
+
+
+def test_the_rules_know_the_token_that_ends_a_translation():
+    assert rules.EOS == EOS

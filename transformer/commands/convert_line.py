@@ -12,6 +12,7 @@ from transformer.config.settings import Count
 from transformer.errors import UserError
 
 PROGRAM = "python convert.py"
+Quantization = Literal["none", "int8", "int16", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class ToCTranslate2:
     """The folder to make."""
     checkpoint: str = "best"
     """best (by the validation set), last, average (of the last few) or a step."""
-    quantization: Literal["none", "int8", "int16", "float16", "bfloat16"] = "none"
+    quantization: Quantization = "none"
     """Precision of the weights; none: float32."""
     sample: tuple[str, ...] = ()
     """A file of sentences to compare on, and one of references or none; by default the run's
@@ -75,7 +76,7 @@ class ToArgos:
     """The file to make, NAME.argosmodel."""
     checkpoint: str = "best"
     """best (by the validation set), last, average (of the last few) or a step."""
-    quantization: Literal["none", "int8", "int16", "float16", "bfloat16"] = "int8"
+    quantization: Quantization = "int8"
     """Precision of the weights; none: float32."""
 
 

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from transformer.decoding.scoring import log_probabilities, padded
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
-from transformer.interchange.ctranslate2 import open_translator, token_names
+from transformer.interchange.ctranslate2 import open_translator, search, token_names
 from transformer.interchange.model import ORIGIN, Model
 from transformer.model.batch import EOS
 
@@ -133,25 +134,12 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
 
 def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
     source, target = model.tokenizers
-    source_names, target_names = token_names(source), token_names(target)
-    numbers = {name: number for number, name in enumerate(target_names)}
     translator = open_translator(folder, "default", os.cpu_count() or 1)
     rows = source.encode(sources)
     kept = [number for number, row in enumerate(rows) if row]  # as ours, nothing of nothing
-
-    def translate() -> list[list[int]]:
-        results = translator.translate_batch(
-            [[source_names[token] for token in rows[number]] for number in kept],
-            max_batch_size=32,
-            beam_size=beam,
-            length_penalty=0,
-            max_input_length=0,
-            min_decoding_length=0,
-            max_decoding_length=limit,
-        )
-        return [[numbers[name] for name in result.hypotheses[0]] for result in results]
-
-    translate()
+    names = token_names(source), token_names(target)
+    translate = partial(search, translator, names, [rows[n] for n in kept], beam, limit)
+    translate()  # the first call is slower
     start = time.perf_counter()
     found = dict(zip(kept, translate()))
     seconds = time.perf_counter() - start

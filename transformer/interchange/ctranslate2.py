@@ -19,7 +19,7 @@ except ModuleNotFoundError:
 from transformer.config import ModelConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
-from transformer.interchange.model import Model
+from transformer.interchange.model import Model, longest_sequence
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
@@ -107,13 +107,12 @@ def save_model(
 def save_translator(model: Model, folder: Path, quantization: str) -> None:
     """A translator's weights, and the SentencePiece models that cut and join its text."""
     config = model.config
-    longest = config.decode.max_length or config.decode.max_extra_length + config.data.max_length
     save_model(
         config.model,
         model.params,
         folder,
         tuple(map(token_names, model.tokenizers)),
-        max_length=max(config.decode.max_source_length, longest) + 1,
+        max_length=longest_sequence(config),
         quantization=quantization,
         forbidden=config.decode.forbidden,
     )
@@ -139,6 +138,34 @@ def open_translator(folder: Path, compute_type: str, threads: int, workers: int 
         inter_threads=workers,
         intra_threads=threads,
     )
+
+
+def search(
+    translator: Translator,
+    names: tuple[Sequence[str], Sequence[str]],
+    rows: Sequence[Sequence[int]],
+    beam_size: int,
+    limit: int,
+    batch_type: str = "examples",
+    batch_size: int = 32,
+) -> list[list[int]]:
+    """The ids of the best translation of each row of source ids, without EOS on either side.
+
+    No length penalty; at most `limit` tokens, EOS included; `names` as in `save_model`.
+    """
+    source_names, target_names = names
+    ids = {name: number for number, name in enumerate(target_names)}
+    results = translator.translate_batch(
+        [[source_names[token] for token in row] for row in rows],
+        batch_type=batch_type,
+        max_batch_size=batch_size,
+        beam_size=beam_size,
+        length_penalty=0,
+        max_input_length=0,
+        min_decoding_length=0,
+        max_decoding_length=limit,
+    )
+    return [[ids[name] for name in result.hypotheses[0]] for result in results]
 
 
 def set_layer(

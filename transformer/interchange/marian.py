@@ -28,7 +28,7 @@ from transformer.interchange.marian_weights import (
     unknown_names,
     write_params,
 )
-from transformer.interchange.model import ORIGIN, Model, load_translator
+from transformer.interchange.model import ORIGIN, Model, load_translator, longest_sequence
 from transformer.interchange.weights import (
     Weights,
     check_shapes,
@@ -70,10 +70,9 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     model = model_config(fields, rows, "sinusoidal" if is_sinusoidal else "learned")
     _check_sizes(fields, pieces)
     ours = {theirs: number for number, theirs in enumerate(pieces[1].order)}
-    file = (
-        "generation_config.json" if (folder / "generation_config.json").exists() else "config.json"
-    )
-    decode = decode_config(read_json(folder / file), file, fields, ours)
+    own = folder / "generation_config.json"
+    searched, file = (read_json(own), own.name) if own.exists() else (fields, "config.json")
+    decode = decode_config(searched, file, fields, ours)
     longest = _longest(tokens, model.max_positions)
     tokenizers = Tokenizers(
         *(
@@ -173,7 +172,7 @@ def _pieces(folder: Path, fields: dict, tokens: dict) -> tuple[bool, tuple[Piece
     start = fields.get("decoder_start_token_id")
     target_file = folder / ("target_vocab.json" if separate else "vocab.json")
     target_size = fields.get("decoder_vocab_size") or fields.get("vocab_size")
-    target = _read_pieces(target_file, tokens, target_size, start)
+    target = _numbered(target_file, read_json(target_file), tokens, target_size, start)
     if target.pad != fields.get("pad_token_id") or target.end != fields.get("eos_token_id"):
         raise UserError(
             f"{folder}: pad_token_id or eos_token_id of config.json is not that of "
@@ -181,18 +180,15 @@ def _pieces(folder: Path, fields: dict, tokens: dict) -> tuple[bool, tuple[Piece
         )
     if not separate:
         return True, (target, target)
-    source = read_json(folder / "vocab.json")
-    source_start = None if target.pad == target.start else source.get(target.names[target.start])
-    size = fields.get("vocab_size")
-    return False, (_read_pieces(folder / "vocab.json", tokens, size, source_start), target)
+    source_file, size = folder / "vocab.json", fields.get("vocab_size")
+    ids = read_json(source_file)
+    start = None if target.pad == target.start else ids.get(target.names[target.start])
+    return False, (_numbered(source_file, ids, tokens, size, start), target)
 
 
-def _read_pieces(path: Path, tokens: dict, size: int | None, start: int | None) -> Pieces:
-    """The vocabulary in a file of theirs; a model may have more rows than it has pieces."""
-    ids = read_json(path)
-    names = {}
-    for which, usual in SPECIAL:
-        names[which] = _token(tokens, which, usual)
+def _numbered(path: Path, ids: dict, tokens: dict, size: int | None, start: int | None) -> Pieces:
+    """The vocabulary that a file of theirs holds; a model may have more rows than it has pieces."""
+    special = [_token(tokens, which, usual) for which, usual in SPECIAL]
     try:
         if type(size) is not int or not len(ids) <= size < len(ids) + MORE_ROWS:
             raise ValueError(f"config.json has room for {size} pieces, and there are {len(ids):,}")
@@ -201,14 +197,8 @@ def _read_pieces(path: Path, tokens: dict, size: int | None, start: int | None) 
             if type(number) is not int or not 0 <= number < size or listed[number] is not None:
                 raise ValueError(f"the piece {name!r} has no id of its own below {size}")
             listed[number] = name
-        special = [ids[names[which]] for which in ("pad", "eos", "unk")]
-        pieces = Pieces(
-            tuple(listed),
-            pad=special[0],
-            start=special[0] if start is None else start,
-            end=special[1],
-            unknown=special[2],
-        )
+        pad, end, unknown = (ids[name] for name in special)
+        pieces = Pieces(tuple(listed), pad, pad if start is None else start, end, unknown)
         check_pieces(pieces)
     except KeyError as error:
         raise UserError(f"{path} lacks the piece {error.args[0]!r}") from None
@@ -262,7 +252,7 @@ def write_marian(folder: Path, model: Model, card: str) -> None:
         "end": sides[1].end,
         "source_size": len(sides[0].names),
         "target_size": len(sides[1].names),
-        "positions": config.model.max_positions if is_learned else _reach(config),
+        "positions": config.model.max_positions if is_learned else longest_sequence(config),
     }
     their = their_config(config.model, config.decode, tokens)
     generation = their_generation_config(config.decode, tokens, sides[1].order)
@@ -278,12 +268,6 @@ def write_marian(folder: Path, model: Model, card: str) -> None:
     _write_json(folder / "generation_config.json", generation)
     _write_tokenizers(folder, model, sides, tokens["positions"])
     (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def _reach(config: Config) -> int:
-    """Positions that sources and translations need."""
-    longest = config.decode.max_length or config.decode.max_extra_length + config.data.max_length
-    return max(config.decode.max_source_length + 1, longest + 1)
 
 
 def _their_pieces(tokenizer: Tokenizer) -> Pieces:

@@ -266,9 +266,11 @@ def their_generation_config(decode: DecodeConfig, tokens: dict[str, int], theirs
 
 def refuse(model: ModelConfig, decode: DecodeConfig) -> None:
     """Raises UserError for what a MarianMTModel cannot hold, and says what to use instead."""
-    elsewhere = "to-ctranslate2 can"
     reasons = [
-        (model.norm != "post", f"model.norm pre: a MarianMTModel cannot hold it, {elsewhere}"),
+        (
+            model.norm != "post",
+            "model.norm pre: a MarianMTModel cannot hold it, to-ctranslate2 can",
+        ),
         (
             model.positions == "relative",
             "model.positions relative: a MarianMTModel cannot hold it; to-safetensors can",

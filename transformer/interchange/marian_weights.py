@@ -20,12 +20,11 @@ from transformer.interchange.weights import (
     Shapes,
     Weights,
     as_float32,
-    by_name,
     from_names,
     shapes_of,
 )
 from transformer.model.layers import sinusoids
-from transformer.model.params import Params
+from transformer.model.params import Params, by_name
 
 OUT_OF_REACH = -100.0
 """The logit's bias of a PAD that they do not have: it gets no probability, and label smoothing can

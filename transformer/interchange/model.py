@@ -27,6 +27,13 @@ class Model:
     tokenizers: Tokenizers
 
 
+def longest_sequence(config: Config) -> int:
+    """Positions that sources and translations need."""
+    decode = config.decode
+    translation = decode.max_length or decode.max_extra_length + config.data.max_length
+    return max(decode.max_source_length, translation) + 1
+
+
 def load_run(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Model:
     """The model of a run, with the run's settings or these. Raises UserError."""
     config = config or load_run_config(folder)
@@ -37,8 +44,8 @@ def load_run(folder: Path, checkpoint: str = "best", config: Config | None = Non
 
 def load_translator(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Model:
     """`load_run` of a translator; raises UserError for another kind of model."""
-    shape = (config or load_run_config(folder)).model
-    if not (shape.encoder_layers and shape.decoder_layers):
+    config = config or load_run_config(folder)
+    if not (config.model.encoder_layers and config.model.decoder_layers):
         raise UserError(f"{folder} is no translator: to-safetensors can hold it")
     return load_run(folder, checkpoint, config)
 

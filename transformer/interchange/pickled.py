@@ -47,7 +47,6 @@ class Storage(NamedTuple):
 
     kind: str
     key: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -149,13 +148,9 @@ def _since_mark(depths: list) -> list[int]:
     return taken
 
 
-class _Rebuild:
+class _RebuildTensor:
     """What a pickle may call: it describes a tensor, and nothing can be set on it."""
 
-    __slots__ = ()
-
-
-class _RebuildTensor(_Rebuild):
     __slots__ = ()
 
     def __call__(self, storage, offset, size, stride, *_) -> Tensor:
@@ -168,7 +163,9 @@ class _RebuildTensor(_Rebuild):
         return Tensor(storage, offset, tuple(size))
 
 
-class _RebuildParameter(_Rebuild):
+class _RebuildParameter:
+    """The same of a tensor that is described already."""
+
     __slots__ = ()
 
     def __call__(self, tensor, *_) -> Tensor:
@@ -202,10 +199,10 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it wants to use {module}.{name}, which is no tensor")
 
     def persistent_load(self, described: tuple) -> Storage:
-        word, kind, key, _, count, *_ = described
+        word, kind, key, _, _, *_ = described
         if word != "storage" or kind not in DTYPES:
             raise pickle.UnpicklingError("it holds something else than tensors")
-        return self.storages.setdefault(str(key), Storage(kind, str(key), int(count)))
+        return self.storages.setdefault(str(key), Storage(kind, str(key)))
 
 
 def _read_archive(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:

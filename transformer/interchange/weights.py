@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 from transformer.config import ModelConfig
 from transformer.errors import UserError, one_line
 from transformer.interchange.pickled import PickledWeights
-from transformer.model.params import Params, init_params
+from transformer.model.params import Params, by_name, init_params
 
 LARGEST_TEXT = 2**26
 """Bytes of a file with settings or a vocabulary."""
@@ -72,23 +72,18 @@ def open_weights(path: Path) -> Weights:
 
 def shapes_of(model: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every parameter by its name in our tree, such as encoder.norm.scale."""
-    shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
-    return {name: leaf.shape for name, leaf in by_name(shapes).items()}
-
-
-def by_name(params: Params) -> dict[str, Any]:
-    """Every parameter by its name in our tree."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    }
+    return {name: leaf.shape for name, leaf in by_name(_shapes(model)).items()}
 
 
 def from_names(model: ModelConfig, arrays: Mapping[str, jax.Array]) -> Params:
     """The inverse of `by_name`."""
-    shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
+    shapes = _shapes(model)
     structure = jax.tree.structure(shapes)
     return jax.tree.unflatten(structure, [arrays[name] for name in by_name(shapes)])
+
+
+def _shapes(model: ModelConfig) -> Params:
+    return jax.eval_shape(partial(init_params, model), jax.random.key(0))
 
 
 def check_shapes(found: Shapes, expected: Shapes, where: Path) -> None:

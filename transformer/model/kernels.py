@@ -5,6 +5,7 @@ weights; both compute in 16 bits.
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +69,7 @@ def _attend_on_tpu(q, k, v, mask):
     it for its own sentences."""
     is_causal = mask.shape[2] > 1
     real = jnp.ones((q.shape[0], k.shape[2]), bool) if is_causal else mask[:, 0, 0]
-    call = _splash_causal if is_causal else _splash
+    call = partial(_splash, splash.CausalMask if is_causal else splash.FullMask)
     mesh = jax.sharding.get_abstract_mesh()
     if not mesh.empty:
         rows = PartitionSpec(mesh.axis_names)
@@ -76,11 +77,7 @@ def _attend_on_tpu(q, k, v, mask):
     return call(q, k, v, real)
 
 
-def _splash_causal(q, k, v, real):
-    return _splash(q, k, v, real, splash.CausalMask)
-
-
-def _splash(q, k, v, real, make_mask=splash.FullMask):
+def _splash(make_mask, q, k, v, real):
     """Queries and keys filled up to whole blocks; those keys count as padding."""
     _, heads, queries, width = q.shape
     q, k, v = (_filled_up(array, axis=2) for array in (q / math.sqrt(width), k, v))

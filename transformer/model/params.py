@@ -6,7 +6,7 @@ on a leading axis N. A weight that the configuration does without is None.
 
 import math
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -252,16 +252,21 @@ def unstack(stack: Stack) -> tuple[Layer, ...]:
     return tuple(jax.tree.map(itemgetter(n), stack.layers) for n in range(count))
 
 
+def by_name(tree: Any) -> dict[str, Any]:
+    """Every leaf of a tree by its name, such as encoder.norm.scale."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
 def count_params(params: Params) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def param_table(params: Params) -> str:
     """Name, shape and size of every weight, and the total; shapes suffice (jax.eval_shape)."""
-    rows = [
-        (jax.tree_util.keystr(path, simple=True, separator="."), str(leaf.shape), f"{leaf.size:,}")
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    ]
+    rows = [(name, str(leaf.shape), f"{leaf.size:,}") for name, leaf in by_name(params).items()]
     rows.append(("total", "", f"{count_params(params):,}"))
     name_width, shape_width, size_width = (max(map(len, column)) for column in zip(*rows))
     return "\n".join(

@@ -5,8 +5,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
+
+from transformer.model.params import by_name
 
 
 def digests(items: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, str]:
@@ -14,11 +15,7 @@ def digests(items: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str,
 
     Dtype and shape count too. An array that is spread over processes must be whole in each.
     """
-    leaves = jax.tree_util.tree_leaves_with_path(dict(items))
-    of_arrays = {
-        jax.tree_util.keystr(path, simple=True, separator="."): _digest(np.asarray(leaf))
-        for path, leaf in leaves
-    }
+    of_arrays = {name: _digest(np.asarray(leaf)) for name, leaf in by_name(dict(items)).items()}
     text = json.dumps(described, sort_keys=True)
     return of_arrays | {"described": hashlib.sha256(text.encode()).hexdigest()}
 
