@@ -5,6 +5,7 @@ all cosines, ours in turns: so the features of the model, everywhere, are put in
 https://github.com/huggingface/transformers/blob/main/src/transformers/models/marian/modeling_marian.py
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,18 +180,28 @@ def to_theirs(pair: Pair, ours: np.ndarray) -> np.ndarray:
 
 
 def read_params(correspondence: Correspondence, weights: Weights, file: Path) -> Params:
-    """Their weights as our parameters, float32; one array of theirs in memory at a time.
+    """Their weights as our parameters, float32; only one of them is in memory twice at a time.
 
     Raises UserError for an array with something that is not a number.
     """
-    model = correspondence.model
-    arrays = {name: np.empty(shape, np.float32) for name, shape in shapes_of(model).items()}
+    parts: dict[str, list[Pair]] = {}
     for pair in correspondence.pairs():
-        ours = arrays[pair.ours] if pair.layer is None else arrays[pair.ours][pair.layer]
-        theirs = as_float32(_read(correspondence, weights, pair), pair.theirs, file)
-        ours[...] = to_ours(pair, theirs, ours.shape)
-    # One by one, so that few are in memory twice.
-    return from_names(model, {name: _on_device(arrays.pop(name)) for name in [*arrays]})
+        parts.setdefault(pair.ours, []).append(pair)
+    shapes, params = shapes_of(correspondence.model), {}
+    for name in sorted(parts, key=lambda name: -math.prod(shapes[name])):
+        array = np.empty(shapes[name], np.float32)
+        for pair in parts[name]:
+            ours = array if pair.layer is None else array[pair.layer]
+            ours[...] = _converted(correspondence, weights, pair, ours.shape, file)
+        params[name] = jax.block_until_ready(jnp.asarray(array))
+    return from_names(correspondence.model, params)
+
+
+def _converted(
+    correspondence: Correspondence, weights: Weights, pair: Pair, shape: tuple[int, ...], file: Path
+) -> np.ndarray:
+    theirs = as_float32(_read(correspondence, weights, pair), pair.theirs, file)
+    return to_ours(pair, theirs, shape)
 
 
 def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.ndarray:
@@ -245,7 +256,3 @@ def unknown_names(correspondence: Correspondence, weights: Weights) -> list[str]
     known |= {SHARED, SOURCE, TARGET, OUTPUT}
     known |= {POSITIONS.format(stack) for stack in ("encoder", "decoder")}
     return sorted(name for name in weights.shapes if name not in known)
-
-
-def _on_device(array: np.ndarray) -> jax.Array:
-    return jax.block_until_ready(jnp.array(array))

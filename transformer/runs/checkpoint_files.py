@@ -24,6 +24,9 @@ for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
 
 ITEMS = ("params", "optimizer", "progress", "digests")
 
+DATA_FILE = 2**23
+"""Bytes of arrays that are gathered in memory before they are written to a file."""
+
 A_MOMENT = 0.25
 """Seconds in which a folder changes that is being deleted."""
 
@@ -80,6 +83,11 @@ def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
     if not steps:
         raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
     return manager, steps
+
+
+def as_tree(item: Any) -> ocp.args.PyTreeSave:
+    """What Orbax is given to save arrays, file by file: by default it gathers all of them first."""
+    return ocp.args.PyTreeSave(item, ocdbt_target_data_file_size=DATA_FILE)
 
 
 def read(

@@ -24,6 +24,7 @@ from transformer.runs.checkpoint_files import (
     DamageError,
     NewestAndBest,
     any_score,
+    as_tree,
     files_in,
     first_line,
     is_changing,
@@ -91,7 +92,7 @@ class Checkpoints:
             saved = self.manager.save(
                 step,
                 args=ocp.args.Composite(
-                    **{name: ocp.args.StandardSave(item) for name, item in items.items()},
+                    **{name: as_tree(item) for name, item in items.items()},
                     progress=ocp.args.JsonSave(described),
                     digests=ocp.args.JsonSave(digests_of(state, progress) if self.first else {}),
                 ),
@@ -130,7 +131,7 @@ def save_params(folder: Path, params: Params) -> None:
         manager.save(
             0,
             args=ocp.args.Composite(
-                params=ocp.args.StandardSave(params),
+                params=as_tree(params),
                 progress=ocp.args.JsonSave(progress),
                 digests=ocp.args.JsonSave(found),
             ),
