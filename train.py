@@ -45,7 +45,8 @@ def train(command: TrainCommand) -> None:
 
     from transformer.data.batching import Position, arrangement, batches, one_epoch
     from transformer.data.corpus import check_corpora, read_pairs
-    from transformer.data.plan import make_plan, plan_to_score
+    from transformer.data.epochs import make_epochs
+    from transformer.data.plan import plan_to_score
     from transformer.data.token_store import cut, encode_pairs
     from transformer.data.vocabularies import (
         load_tokenizers,
@@ -58,12 +59,14 @@ def train(command: TrainCommand) -> None:
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_memory
     from transformer.model.params import count_params, with_classifier
+    from transformer.runs.checkpoint_files import merit
     from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
     from transformer.runs.digests import digests
     from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
     from transformer.runs.metrics import Metrics
     from transformer.training import loop, sharding
     from transformer.training.optimizer import hyperparameters, learning_rate
+    from transformer.training.patience import Patience
     from transformer.training.profiling import profiled
     from transformer.training.reporter import Reporter
     from transformer.training.validation import losses_of
@@ -101,7 +104,8 @@ def train(command: TrainCommand) -> None:
             cut(config.data, encode_pairs(config.data, tokenizers, split))
             for split in ("train", "validation")
         )
-        plan = make_plan(pairs, config.data, mesh.size * config.train.micro_batches)
+        rows = mesh.size * config.train.micro_batches
+        plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs, rows)
         held_out_plan = plan_to_score(config, held_out, mesh.size)
         validation = list(read_pairs(config.data, "validation")) if translates else []
 
@@ -127,7 +131,7 @@ def train(command: TrainCommand) -> None:
     if tuning:
         if config.data.vocabulary != earlier.data.vocabulary:  # other classes, or the first
             weights = with_classifier(weights, state.params.classifier)
-        state = state.replace(params=sharding.replicate(mesh, weights))
+        state = sharding.begun_with(mesh, config, state, sharding.replicate(mesh, weights))
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
     if processes.count() > 1:
         data = digests({"pairs": vars(pairs)}, {"vocabulary": config.data.vocabulary})
@@ -143,16 +147,17 @@ def train(command: TrainCommand) -> None:
             f"{position.epoch + 1}"
         )
     step = int(state.step)
+    shown, of_epoch = (pairs, plan) if draw is None else draw(position.epoch)
     say(
         f"run folder  {folder}\n"
         f"devices     {devices.describe()}, {config.model.dtype}\n"
         f"model       {count_params(state.params):,} parameters\n"
         f"data        {len(pairs):,} {'pairs' if translates else 'texts'} "
-        f"({plan.left_out:,} left out), {plan.batches_per_epoch:,} updates an epoch, "
+        f"({plan.left_out:,} left out), {of_epoch.batches_per_epoch:,} updates an epoch, "
         f"{len(plan.buckets)} batch shapes, {plan.padding:.0%} padding\n"
         + (f"classes     {', '.join(tokenizers.target.names)}\n" if config.model.classes else "")
         + f"updates     {step:,} of {config.train.steps:,} done, each on about "
-        f"{plan.target_tokens(pairs) / plan.batches_per_epoch:,.0f} tokens"
+        f"{of_epoch.target_tokens(shown) / of_epoch.batches_per_epoch:,.0f} tokens"
     )
 
     # What the loop calls.
@@ -165,22 +170,23 @@ def train(command: TrainCommand) -> None:
         step,
         clock,
         learning_rate=lambda step: float(learning_rate(config.model, numbers, step)),
-        epoch=lambda step: step / plan.batches_per_epoch,
+        epoch=lambda step: step / of_epoch.batches_per_epoch,
         unreported=progress.unreported,
     )
     validation_config = replace(
         config, decode=replace(config.decode, beam_size=config.train.validation_beam_size)
     )
 
+    patience = Patience(config.train.patience, progress.best, progress.waited)
     sentence_sums = sharding.jit_sentence_sums(mesh, config.model)
 
     def validate(state) -> dict[str, float]:
         held_out_batches = one_epoch(config, held_out, held_out_plan)
-        losses = losses_of(sentence_sums, state.params, held_out_batches)
+        losses = losses_of(sentence_sums, state.result, held_out_batches)
         reporter.check("validation loss", int(state.step), losses.loss[0])
         scores, outputs = losses.scores, []
         if translates:
-            params = sharding.local_copy(state.params)
+            params = sharding.local_copy(state.result)
             translator = make_translator(validation_config, params, tokenizers)
             outputs = translate(translator, [source for source, _ in validation])
             references = [target for _, target in validation]
@@ -192,8 +198,18 @@ def train(command: TrainCommand) -> None:
 
     def checkpoint(state, position, with_validation) -> None:
         scores = validate(state) if with_validation else {}
+        if with_validation:
+            patience.validated(merit(scores, config.train.best_by))
         check_still_there(folder)
-        so_far = Progress(*position, plan.digest, clock.seconds, scores, reporter.unreported)
+        so_far = Progress(
+            *position,
+            plan.digest,
+            clock.seconds,
+            scores,
+            reporter.unreported,
+            patience.best,
+            patience.waited,
+        )
         checkpoints.save(state, so_far)
         return_memory()  # what compiling and translating have taken
 
@@ -201,7 +217,7 @@ def train(command: TrainCommand) -> None:
     stream = (
         (sharding.shard_batch(mesh, batch), position)
         for batch, position in batches(
-            pairs, plan, config.train.seed, position, arrangement(config)
+            pairs, plan, config.train.seed, position, arrangement(config), draw
         )
     )
     if command.profile and first:
@@ -217,6 +233,7 @@ def train(command: TrainCommand) -> None:
             checkpoint=checkpoint,
             clock=clock,
             should_stop=sharding.agreed(loop.stop_on_signals()),
+            is_over=lambda: patience.is_out,
         )
     except BaseException:
         if processes.count() == 1:  # else the others would be waited for
@@ -228,12 +245,15 @@ def train(command: TrainCommand) -> None:
             metrics.close()
     checkpoints.close()
 
-    if int(state.step) < config.train.steps:
+    if int(state.step) < config.train.steps and not patience.is_out:
         again = shlex.join(["python", *sys.argv])
         say(f"stopped after update {int(state.step):,}; continue with: {again}")
     else:
+        if patience.is_out:
+            since = f"the best of {patience.waited} validations ago ({patience.best:.2f})"
+            say(f"ended early: no validation was better than {since} (train.patience)")
         say(
-            f"done: {config.train.steps:,} updates in {clock.seconds / 60:.1f} minutes; "
+            f"done: {int(state.step):,} updates in {clock.seconds / 60:.1f} minutes; "
             f"score it with: python eval.py {shlex.quote(str(folder))}"
         )
         if reporter.warning:

@@ -68,6 +68,18 @@ def family_words(folder: Path, kind: str) -> list[object]:
     return [*words, "--data.label-column", 2] if kind == "classes" else words
 
 
+def regularised_words(folder: Path) -> list[object]:
+    """The words that make the small run draw what it reads, average its weights and end early."""
+    corpus = [folder / "train.en", folder / "train.de"]
+    return [
+        *("--data.train-files", *corpus, *corpus, "--data.train-weights", 1, 0.5),
+        *("--data.tokenizer", "bpe", "--data.vocab-size", 40, "--data.sampling", 0.2),
+        *("--model.word-dropout", 0.1, "--train.r-drop", 2, "--train.ema-decay", 0.9),
+        *("--train.steps", 1000, "--train.patience", 2, "--train.best-by", "accuracy"),
+        *("--optimizer.scale", 20),
+    ]
+
+
 def start(command: str, *words: object, **options) -> subprocess.Popen:
     """Starts train.py, eval.py or translate.py; text pipes."""
     return subprocess.Popen(

@@ -112,10 +112,18 @@ MISTAKES = [
         f"{SMALL} --data.train-files long.en long.en",
         ["none of the 1 sentences", "data.max_length"],
     ),
+    (f"{SMALL} --data.train-weights 1 2", ["data.train_weights has 2 numbers", "1 corpora"]),
+    (f"{SMALL} --data.train-weights 0", ["data.train_weights", "must not all be 0"]),
+    (f"{SMALL} --data.train-weights -1", ["data.train_weights", "at least 0"]),
+    (f"{SMALL} --data.sampling 0.1", ["data.sampling (0.1)", "data.tokenizer", "unigram or bpe"]),
+    (f"{SMALL} --data.sampling 1 --data.tokenizer bpe", ["data.sampling (1.0)", "below 1"]),
+    (f"{SMALL} --train.ema-decay 1", ["train.ema_decay (1.0)", "below 1"]),
+    (f"{SMALL} --model.word-dropout 1", ["model.word_dropout (1.0)", "below 1"]),
     # one stack, one side
     (f"{SMALL} --model.decoder-layers 0", ["data.target ('de')", "must be empty"]),
     (f"{SMALL} --data.target=", ["data.target ('')", "must be a language"]),
     (f"{MASKED} --train.best-by bleu", ["train.best_by (bleu)", "loss or accuracy"]),
+    (f"{MASKED} --data.sampling 0.1", ["data.sampling", "is for pairs of sentences"]),
     (f"{MASKED} --data.swap-files", ["data.swap_files", "data.tsv_columns"]),
     (f"{SMALL} --from runs/classes --data.target= --train.best-by loss", ["data.label_column"]),
     (
@@ -145,7 +153,7 @@ MISTAKES = [
     ("eval.py runs/other-vocabulary", ["runs/other-vocabulary/tokenizer", "another vocabulary"]),
     ("eval.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     # scoring and translating
-    ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "best, last, average", "20"]),
+    ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "average, average-best", "20"]),
     ("eval.py runs/first --decode.beam-size 0", ["decode.beam_size (0)", "at least 1"]),
     ("eval.py runs/first --split training", ["split", "test", "validation"]),
     ("eval.py runs/first --test-files two.en gone.de", ["gone.de"]),

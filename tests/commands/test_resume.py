@@ -12,7 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from small_run import family_words, run, start
+from small_run import family_words, regularised_words, run, start
 
 from transformer.runs.folder import load_run_config
 
@@ -104,6 +104,20 @@ def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed,
     print("killed at:", killed([config], folder, KILLS))
     result = run("train.py", config, "--run", folder)
     assert result.returncode == 0, result.stderr
+    assert_same_end(folder, undisturbed)
+
+
+def test_so_does_one_that_draws_what_it_reads_and_ends_early(config, finished, tmp_path):
+    words = [config, *regularised_words(config.parent)]
+    undisturbed, folder = finished("regularised", *words), tmp_path / "killed"
+    assert last_saved(undisturbed) < 1000
+    print("killed at:", killed(words, folder, KILLS))
+    result = run("train.py", *words, "--run", folder)
+    assert result.returncode == 0, result.stderr
+    assert_same_end(folder, undisturbed)
+    again = run("train.py", *words, "--run", folder)
+    assert again.returncode == 0, again.stderr
+    assert "ended early" in again.stdout
     assert_same_end(folder, undisturbed)
 
 

@@ -263,6 +263,18 @@ def test_no_key_or_no_rate_means_no_dropout():
     np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(1)), x)
 
 
+def test_word_dropout_leaves_out_whole_words_and_keeps_their_positions(small_model):
+    model = small_model(word_dropout=0.4, embedding_scale=False)
+    table, tokens = jnp.ones((23, 16)), jnp.full((50, 200), 7)
+    encoding = jnp.full((1, 200, 16), 3.0)
+    x = np.asarray(embed(model, table, encoding, tokens, jax.random.key(1))) - 3
+    left_out = x == 0
+    assert (left_out.all(-1) | ~left_out.any(-1)).all()
+    np.testing.assert_allclose(left_out.mean(), 0.4, atol=0.02)
+    np.testing.assert_allclose(x[~left_out], 1 / 0.6, rtol=1e-5)
+    np.testing.assert_array_equal(embed(model, table, encoding, tokens), encoding + table[tokens])
+
+
 def test_gradient_of_dropout_passes_where_the_value_passed():
     x, key = jnp.ones((30, 20)), jax.random.key(3)
     weight = jax.random.normal(jax.random.key(4), x.shape)

@@ -395,6 +395,16 @@ def test_best_last_average_and_a_step_are_found(tmp_path, config, state):
     assert "[4, 7]" in label
 
 
+def test_the_best_few_are_averaged(tmp_path, config, state):
+    config = replace(config, train=replace(config.train, keep_best=2))
+    scored = [(at(state, step), bleu) for step, bleu in ((2, 30.0), (4, 20.0), (7, 25.0))]
+    save(tmp_path, config, *scored)
+    params, label = load_params(tmp_path, config, "average-best")
+    assert label == "average-best: average of steps [2, 7]"
+    expected = average([at(state, 2).params, at(state, 7).params])
+    assert_same(params, expected)
+
+
 def test_without_a_score_the_best_is_the_last(tmp_path, config, state):
     save(tmp_path, config, (at(state, 4), None))
     assert load_params(tmp_path, config, "best")[1] == "best: step 4"
@@ -420,7 +430,7 @@ def test_a_checkpoint_that_is_not_there_is_a_sentence_with_those_that_are(
     tmp_path, config, state, checkpoint
 ):
     save(tmp_path, config, (at(state, 2), 1.0), (at(state, 4), 2.0))
-    with pytest.raises(UserError, match="choose best, last, average or a step of 2, 4"):
+    with pytest.raises(UserError, match="last, average, average-best or a step of 2, 4"):
         load_params(tmp_path, config, checkpoint)
 
 

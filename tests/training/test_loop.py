@@ -15,9 +15,9 @@ from transformer.training.step import init_state
 class Recorder:
     """What the loop calls, and a list of its calls in order."""
 
-    def __init__(self, stop_after=None):
+    def __init__(self, stop_after=None, over_after=None):
         self.calls = []
-        self.stop_after = stop_after
+        self.stop_after, self.over_after = stop_after, over_after
 
     def update(self, state, batch):
         self.calls.append(("update", state.step + 1, batch))
@@ -53,6 +53,7 @@ def run(recorder, first_step=0, clock=None, **settings):
         checkpoint=recorder.checkpoint,
         clock=clock or loop.Clock(),
         should_stop=recorder.should_stop,
+        is_over=lambda: len(recorder.of("checkpoint")) == recorder.over_after,
     )
 
 
@@ -60,6 +61,18 @@ def test_it_updates_until_the_last_step_with_one_batch_each():
     recorder = Recorder()
     assert run(recorder, steps=10, validate_every=4).step == 10
     assert recorder.of("update") == [("update", n, f"batch {n}") for n in range(1, 11)]
+
+
+def test_it_ends_after_the_checkpoint_that_makes_it_be_over():
+    recorder = Recorder(over_after=2)
+    assert run(recorder, steps=10, validate_every=3).step == 6
+    assert recorder.calls[-1] == ("checkpoint", 6, "after batch 6", True)
+
+
+def test_what_is_over_is_not_begun_again():
+    recorder = Recorder(over_after=0)
+    assert run(recorder, first_step=4, steps=10).step == 4
+    assert recorder.calls == []
 
 
 def test_it_saves_and_validates_at_intervals_and_at_the_end():

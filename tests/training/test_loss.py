@@ -163,6 +163,52 @@ def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
         np.testing.assert_allclose(values.sum(), total, rtol=1e-5)
 
 
+@MODELS
+@pytest.mark.parametrize("positions, shards", [(4096, 1), (7, 2), (1, 4)])
+def test_r_drop_equals_its_definition(
+    monkeypatch, small_config, random_params, random_batch, changes, positions, shards
+):
+    monkeypatch.setattr(loss, "POSITIONS", positions)
+    model = small_config(model=changes | {"dropout": 0.3}).model
+    params, batch = random_params(model), random_batch(rows=4, target_length=11)
+    if model.classes:
+        batch = batch.replace(target_out=jnp.asarray([[1], [4], [PAD], [2]]))
+    key, alpha = jax.random.key(3), 5.0
+
+    def plain(params):
+        """Half of CE(p) + CE(q) + alpha * (KL(p, q) + KL(q, p)) / 2."""
+        twice = jax.tree.map(lambda rows: jnp.repeat(rows, 2, axis=0), batch)
+        scores = predict(model, params, twice, key)
+        q = 0.9 * jax.nn.one_hot(twice.target_out, scores.shape[-1]) + 0.1 / scores.shape[-1]
+        losses = optax.softmax_cross_entropy(scores, q).reshape(4, 2, -1).sum(1)
+        first, second = (jax.nn.log_softmax(scores)[start::2] for start in (0, 1))
+        apart = optax.losses.kl_divergence(first, jnp.exp(second))
+        apart += optax.losses.kl_divergence(second, jnp.exp(first))
+        return ((losses + alpha * apart / 2) * (batch.target_out != PAD)).sum() / 2
+
+    def ours(params):
+        sums = loss_sums(model, params, batch, 0.1, key, shards, jnp.float32(alpha))
+        return sums.loss, sums
+
+    expected, gradients = jax.jit(jax.value_and_grad(plain))(params)
+    (found, sums), own = jax.jit(jax.value_and_grad(ours, has_aux=True))(params)
+    assert found == pytest.approx(float(expected), rel=1e-5)
+    assert sums.tokens == (np.asarray(batch.target_out) != PAD).sum()
+    for a, b in zip(*map(jax.tree.leaves, (own, gradients))):
+        np.testing.assert_allclose(a, b, atol=1e-5 * max(1, float(jnp.abs(b).max())))
+
+
+def test_r_drop_adds_nothing_where_nothing_is_dropped(small_config, random_params, random_batch):
+    model = small_config().model
+    params, batch = random_params(model), random_batch(rows=4)
+    plain, twice = (
+        jax.jit(partial(loss_sums, model))(params, batch, 0.1, r_drop=weight)
+        for weight in (None, jnp.float32(5))
+    )
+    for a, b in zip(*map(jax.tree.leaves, (plain, twice))):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_logits_of_all_positions_never_exist_together(random_batch, operations, dtype):
     rows, length, vocabulary = 512, 64, 50_000

@@ -52,6 +52,23 @@ def test_accumulation_over_micro_batches_equals_the_big_batch(
     assert_close(results[2], results[0], atol=1e-6, rtol=1e-5)
 
 
+def test_the_moving_average_is_that_of_the_weights_after_each_update(
+    small_config, random_batch, compiled_update
+):
+    config = quick(small_config(ema_decay=0.5))
+    plain = start_of(config)
+    state, average = plain.replace(average=plain.params), plain.params
+    for step in range(1, 7):
+        batch = random_batch(rows=4, seed=step)
+        state, _ = compiled_update(config)(state, batch)
+        plain, _ = compiled_update(quick(small_config()))(plain, batch)
+        decay = min(0.5, (1 + step) / (10 + step))
+        average = jax.tree.map(lambda a, p, d=decay: d * a + (1 - d) * p, average, plain.params)
+    assert_close(state.params, plain.params, rtol=1e-5, atol=1e-6)  # training is the same
+    assert_close(state.average, average, rtol=1e-5, atol=1e-6)
+    assert state.result is state.average and plain.result is plain.params
+
+
 def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
     small_config, random_batch, compiled_update
 ):

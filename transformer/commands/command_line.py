@@ -40,7 +40,7 @@ class TrainCommand:
     """Another run, whose weights to begin with (fine-tuning), and whose model and vocabulary to
     take over."""
     from_checkpoint: str = "best"
-    """Which of its checkpoints: best, last, average or a step."""
+    """Which of its checkpoints: best, last, average, average-best or a step."""
     device: Literal["any", "cpu", "gpu", "tpu"] = "any"
     """Train on such devices or not at all; any: on the best that JAX finds."""
     distributed: bool = False
@@ -60,7 +60,7 @@ class EvalCommand:
     run: tyro.conf.Positional[Path]
     """The run folder that train.py made."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
     split: Literal["test", "validation"] = "test"
     """Which of the run's data sets to score."""
     test_files: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class TranslateCommand:
     run: tyro.conf.Positional[Path]
     """The run folder that train.py made."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 
@@ -93,7 +93,7 @@ class GenerateCommand:
     )
     """How."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
 
 
 def parse_train(words: list[str]) -> TrainCommand:

@@ -39,7 +39,7 @@ class ToMarian:
     folder: tyro.conf.Positional[Path] = tyro.MISSING
     """The folder to make."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How it will search; the run's own settings by default."""
 
@@ -54,7 +54,7 @@ class ToCTranslate2:
     folder: tyro.conf.Positional[Path]
     """The folder to make."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
     quantization: Quantization = "none"
     """Precision of the weights; none: float32."""
     sample: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class ToArgos:
     file: tyro.conf.Positional[Path]
     """The file to make, NAME.argosmodel."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
     quantization: Quantization = "int8"
     """Precision of the weights; none: float32."""
 
@@ -89,7 +89,7 @@ class ToSafetensors:
     folder: tyro.conf.Positional[Path]
     """The folder to make."""
     checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few) or a step."""
+    """best (by the validation set), last, average (of the last few), average-best or a step."""
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,25 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             not data.windows or one_side,
             "is for text of one side: set model.encoder_layers or model.decoder_layers to 0",
         ),
+        *(
+            (f"data.{name}", not getattr(data, name) or not one_side, "is for pairs of sentences")
+            for name in ("sampling", "train_weights")
+        ),
+        (
+            f"data.sampling ({data.sampling})",
+            not data.sampling or data.tokenizer in ("unigram", "bpe"),
+            "cuts words into other pieces: set data.tokenizer to unigram or bpe",
+        ),
+        (
+            f"data.sampling ({data.sampling})",
+            data.tokenizer != "bpe" or data.sampling < 1,
+            "must be below 1 with data.tokenizer bpe: it is a probability",
+        ),
+        (
+            "data.train_weights",
+            not data.train_weights or any(data.train_weights),
+            "must not all be 0",
+        ),
         (
             f"data.label_column ({data.label_column})",
             not data.label_column or (model.decoder_layers == 0 and not data.windows),

@@ -101,6 +101,9 @@ class ModelConfig:
     other in the program instead of in a loop."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
+    word_dropout: Fraction = 0.0
+    """In training, the share of words read whose embedding is left out (Gal and Ghahramani, 2016,
+    https://arxiv.org/abs/1512.05287)."""
 
     @property
     def unit(self) -> str:
@@ -140,6 +143,14 @@ class DataConfig:
     windows: bool = False
     """Read a text, such as a book, as one stream of tokens, cut into windows of max_length; else
     each line is by itself. For a decoder or an encoder alone."""
+    train_weights: tuple[Number, ...] = ()
+    """How often an epoch reads each corpus of train_files, such as 1 0.5 4; all of them once by
+    default. Of a fraction, each epoch draws other pairs."""
+    sampling: Number = 0.0
+    """Cut the words of training pairs into pieces anew in each epoch. With unigram vocabularies
+    the alpha of subword regularisation, such as 0.2 (Kudo, 2018,
+    https://arxiv.org/abs/1804.10959), with bpe the probability of BPE-dropout, such as 0.1
+    (Provilkov et al., 2020, https://arxiv.org/abs/1910.13267); 0: always the likeliest pieces."""
     swap_files: bool = False
     """Translate from the second file or column to the first: the other direction."""
     source: str = "en"
@@ -219,6 +230,12 @@ class TrainConfig:
     """Of initialisation, dropout and data order."""
     label_smoothing: Fraction = 0.1
     """Epsilon_ls of section 5.4."""
+    r_drop: Number = 0.0
+    """Weight of the divergence between two passes with different dropout, such as 5, in twice the
+    time (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); 0: one pass."""
+    ema_decay: Fraction = 0.0
+    """Validate, keep and translate with an exponential moving average of the weights, such as 0.999
+    (Polyak and Juditsky, 1992); 0: with the last ones."""
     micro_batches: Positive = 1
     """Parts in which a batch passes through the model before one update (gradient accumulation)."""
     log_every: Positive = 100
@@ -229,6 +246,8 @@ class TrainConfig:
     """Which score of the validation set says what the best checkpoint is."""
     validation_beam_size: BeamSize = 1
     """Beam of the validation BLEU; 1: greedy."""
+    patience: Count = 0
+    """End training after so many validations in a row without a better `best_by`; 0: never."""
     keep_last: Positive = 5
     """Newest checkpoints kept."""
     keep_best: Positive = 1

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import Config
+from transformer.data.epochs import Draw
 from transformer.data.masking import masked
 from transformer.data.plan import BatchPlan, Bucket
 from transformer.data.token_store import TokenPairs
@@ -47,16 +48,24 @@ def arrangement(config: Config) -> Arrange:
 
 
 def batches(
-    pairs: TokenPairs, plan: BatchPlan, seed: int, position: Position, arrange: Arrange = paired
+    pairs: TokenPairs,
+    plan: BatchPlan,
+    seed: int,
+    position: Position,
+    arrange: Arrange = paired,
+    draw: Draw | None = None,
 ) -> Iterator[tuple[Batch, Position]]:
     """Every batch from `position` on, without end, each with the position after it.
 
     The order is a function of seed and epoch alone: pairs are shuffled inside their buckets, and
-    then the batches. So any position can be resumed, and an epoch shows every pair once. What
-    `arrange` draws depends on seed, epoch and the number of the batch.
+    then the batches. So any position can be resumed, and an epoch shows every pair once, if `draw`
+    does not make other pairs and another plan for each. What `arrange` draws depends on seed, epoch
+    and the number of the batch.
     """
     epoch, start = position
     while True:
+        if draw is not None:
+            pairs, plan = draw(epoch)
         order = _epoch_order(plan, seed, epoch)
         for number in range(start, len(order)):
             generator = np.random.default_rng((seed, epoch, number + 1))  # a 0 would not count

@@ -30,6 +30,12 @@ def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
 
 def check_corpora(data: DataConfig) -> None:
     """Raises UserError for a missing file or split: better now than when hours have been spent."""
+    found = len(corpora(data, "train"))
+    if data.train_weights and len(data.train_weights) != found:
+        raise UserError(
+            f"data.train_weights has {len(data.train_weights)} numbers, and data.train_files names "
+            f"{found} corpora: one number for each"
+        )
     for split in ("train", "validation", "test"):
         if not corpora(data, split) and data.dataset and split != "test":
             prepared_builder(data, split)
@@ -42,6 +48,11 @@ def fingerprint(data: DataConfig, split: Split) -> str:
     """
     found = _files(data, split)
     return file_fingerprint(data, found) if found else dataset_fingerprint(data, split)
+
+
+def corpus_sizes(data: DataConfig) -> list[int]:
+    """How many pairs each corpus of data.train_files has."""
+    return [sum(1 for _ in file_pairs(data, [corpus])) for corpus in corpora(data, "train")]
 
 
 def corpus_name(data: DataConfig, split: Split) -> str:

@@ -93,6 +93,20 @@ def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchP
     return BatchPlan(buckets, members, len(pairs) - len(numbers), 1 - tokens / positions)
 
 
+def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPlan:
+    """The same shapes for an epoch that shows the pairs `numbers`, each in the cheapest shape that
+    it fits into. All must fit into one."""
+    source, target = pairs.source_lengths[numbers], pairs.target_lengths[numbers]
+    bucket_of, cheapest = np.full(len(numbers), -1), np.full(len(numbers), np.inf)
+    for index, bucket in enumerate(plan.buckets):
+        cost = _cost(bucket.source_length, bucket.target_length)
+        better = (source <= bucket.source_length) & (target <= bucket.target_length)
+        better &= cost < cheapest
+        bucket_of[better], cheapest[better] = index, cost
+    members = tuple(numbers[bucket_of == index] for index in range(len(plan.buckets)))
+    return replace(plan, members=members)
+
+
 def plan_to_score(config: Config, pairs: TokenPairs, rows_multiple: int) -> BatchPlan:
     """A plan with few shapes, for text that is only read: left out are empty sentences, and those
     that are longer than what is trained on and than `decode.max_source_length`, or than learned

@@ -44,6 +44,12 @@ class TokenPairs:
     def __len__(self) -> int:
         return len(self.source_offsets) - 1
 
+    def tokens(self, number: int) -> tuple[list[int], list[int]]:
+        """The token ids of a pair, with EOS."""
+        source = slice(*self.source_offsets[number : number + 2])
+        target = slice(*self.target_offsets[number : number + 2])
+        return self.source_ids[source].tolist(), self.target_ids[target].tolist()
+
     @property
     def source_lengths(self) -> np.ndarray:
         """Tokens in each source sentence, EOS included."""
@@ -59,12 +65,22 @@ def encoded(
     data: DataConfig, tokenizers: Tokenizers, pairs: Iterable[tuple[str, str]]
 ) -> TokenPairs:
     """Pairs as token ids, in memory."""
-    flat = []
+    arrays = []
     for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*pairs)):
-        rows = _rows(data, side, tokenizer, sentences)
-        flat.append(np.fromiter(itertools.chain.from_iterable(rows), np.int32))
-        flat.append(np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64))
-    return TokenPairs(*flat)
+        ids, lengths = flat(_rows(data, side, tokenizer, sentences))
+        arrays += [ids, offsets(lengths)]
+    return TokenPairs(*arrays)
+
+
+def flat(rows: Sequence[Sequence[int]], kind: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ids one after the other, and the length of each."""
+    lengths = np.array([len(row) for row in rows], np.int32)
+    return np.fromiter(itertools.chain.from_iterable(rows), kind), lengths
+
+
+def offsets(lengths: np.ndarray) -> np.ndarray:
+    """Where each sentence begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def _rows(
@@ -135,8 +151,7 @@ def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split) 
         while chunk := list(itertools.islice(pairs, CHUNK)):
             for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*chunk)):
                 rows = _rows(data, side, tokenizer, sentences)
-                lengths = np.array([len(row) for row in rows], np.int32)
-                ids = np.fromiter(itertools.chain.from_iterable(rows), _id_type(tokenizer))
+                ids, lengths = flat(rows, _id_type(tokenizer))
                 _append(work / f"{side}_lengths", lengths)
                 _append(work / f"{side}_ids", ids)
         checksums = {path.name: _checksum(path) for path in work.iterdir()}
@@ -177,8 +192,7 @@ def _is_intact(entry: Path) -> bool:
 
 def _open(entry: Path, side: str, tokenizer: Tokenizer | Labels) -> tuple[np.ndarray, np.ndarray]:
     """The ids of one side, memory-mapped, and its offsets."""
-    lengths = np.fromfile(entry / f"{side}_lengths", np.int32)
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    if offsets[-1] == 0:  # an empty file cannot be mapped
-        return np.zeros(0, _id_type(tokenizer)), offsets
-    return np.memmap(entry / f"{side}_ids", _id_type(tokenizer), mode="r"), offsets
+    begins = offsets(np.fromfile(entry / f"{side}_lengths", np.int32))
+    if begins[-1] == 0:  # an empty file cannot be mapped
+        return np.zeros(0, _id_type(tokenizer)), begins
+    return np.memmap(entry / f"{side}_ids", _id_type(tokenizer), mode="r"), begins

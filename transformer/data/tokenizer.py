@@ -83,6 +83,22 @@ class Tokenizer:
         texts = [text.lower() for text in sentences] if self.lowercase else list(sentences)
         return [[table[i] for i in row] for row in self._processor.encode(texts)]
 
+    def segmentations(self, word: str, count: int) -> list[list[str]] | None:
+        """The likeliest ways to cut a word, a blank before it, into pieces; None where the model
+        knows no probabilities, as BPE."""
+        try:
+            return self._processor.nbest_encode(word, nbest_size=count, out_type=str)
+        except RuntimeError:
+            return None
+
+    def score(self, piece: str) -> float | None:
+        """The log-probability of a piece; of BPE a number that is higher where two pieces are
+        merged into this one earlier. None where it is not in the vocabulary."""
+        number = self._processor.piece_to_id(piece)
+        if number == self._processor.unk_id():
+            return None
+        return self._processor.get_score(number)
+
     def rows(self, sentences: Sequence[str]) -> list[list[int]]:
         """The token ids of each sentence as models see them: with EOS."""
         return [[*row, EOS] for row in self.encode(sentences)]

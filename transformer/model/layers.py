@@ -254,6 +254,9 @@ def embed(
 ) -> Float[Array, "B T D"]:
     """Embeddings scaled by sqrt(d_model), plus positions (sections 3.4, 3.5 and 5.4)."""
     x = table[tokens]
+    if key is not None and config.word_dropout:
+        words = jnp.ones((*tokens.shape, 1), x.dtype)
+        x = x * dropout(words, config.word_dropout, jax.random.fold_in(key, 0))
     if config.embedding_scale:
         x = x * math.sqrt(config.d_model)
     if encoding is not None:

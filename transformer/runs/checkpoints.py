@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
-from transformer.config import Config
+from transformer.config import Config, TrainConfig
 from transformer.errors import UserError
 from transformer.model.params import Params, init_params
 from transformer.runs.checkpoint_files import (
@@ -36,6 +36,8 @@ from transformer.runs.checkpoint_files import (
 from transformer.runs.digests import digests
 from transformer.training.step import TrainState, init_state
 
+NAMES = ("best", "last", "average", "average-best")
+
 TRIES = 10
 """How often a checkpoint is chosen anew while train.py deletes those that were chosen."""
 
@@ -49,6 +51,7 @@ class Progress:
     seconds       time spent on updates so far, validation and saving excluded
     scores        on the validation set, by name; none for a checkpoint saved without a validation
     unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
+    best, waited  the merit of the best validation so far, and validations since (`Patience`)
     """
 
     epoch: int = 0
@@ -57,6 +60,8 @@ class Progress:
     seconds: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
     unreported: dict[str, float] = field(default_factory=dict)
+    best: float | None = None
+    waited: int = 0
 
 
 class Checkpoints:
@@ -165,6 +170,8 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
 
 def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
     shapes = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
+    if config.train.ema_decay:
+        shapes = shapes.replace(average=shapes.params)
     items, described = read(manager, step, jax.eval_shape(_items, shapes))
     return _join(items["params"], items["optimizer"]), _progress(step, described)
 
@@ -183,10 +190,11 @@ def _progress(step: int, described: dict) -> Progress:
     """Raises DamageError when it is not what was saved."""
     try:
         progress = Progress(**described)
-        counts = (progress.epoch, progress.batch)
+        counts = (progress.epoch, progress.batch, progress.waited)
         if not all(type(number) is int and number >= 0 for number in counts):
-            raise ValueError("epoch and batch are not numbers of batches")
-        numbers = (progress.seconds, *progress.unreported.values(), *progress.scores.values())
+            raise ValueError("epoch, batch or waited is no count")
+        numbers = [progress.seconds, *progress.unreported.values(), *progress.scores.values()]
+        numbers += [] if progress.best is None else [progress.best]
         if not all(type(number) is float for number in numbers):
             raise ValueError("seconds or a score is not a number")
     except (TypeError, ValueError, AttributeError) as error:
@@ -198,7 +206,8 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
     """The parameters of a run, and a few words that say which.
 
     `checkpoint`: `best` by `train.best_by` on the validation set, `last`, `average` of the last
-    `train.average_last` validated ones, or a step. A damaged one is left out with a warning, if it
+    `train.average_last` validated ones, `average-best` of the best `train.keep_best`, or a step. A
+    damaged one is left out with a warning, if it
     was not asked for by its step. Raises UserError naming the steps that exist, or when all are
     damaged.
     """
@@ -234,7 +243,7 @@ def _load_params(
             except DamageError as error:
                 damaged.append(error)
         while scores and checkpoint not in (str(error.step) for error in damaged):
-            chosen = _choose_steps(scores, config.train.average_last, checkpoint)
+            chosen = _choose_steps(scores, config.train, checkpoint)
             try:
                 params = average(read(manager, step, shapes)[0]["params"] for step in chosen)
             except DamageError as error:
@@ -259,20 +268,25 @@ def average(trees: Iterable[Params]) -> Params:
     return jax.tree.map(lambda leaf: leaf / count, total)
 
 
-def _choose_steps(scores: dict[int, float | None], count: int, checkpoint: str) -> list[int]:
-    """`scores`: the merit of each step, None if not validated; `count`: how many to average."""
+def _choose_steps(
+    scores: dict[int, float | None], settings: TrainConfig, checkpoint: str
+) -> list[int]:
+    """`scores`: the merit of each step, None if not validated."""
     steps = sorted(scores)
     validated = [step for step in steps if scores[step] is not None]
-    if checkpoint == "last" or (checkpoint in ("best", "average") and not validated):
+    by_merit = sorted(validated, key=lambda step: (scores[step], step))
+    if checkpoint == "last" or (checkpoint in NAMES and not validated):
         return steps[-1:]
     if checkpoint == "average":
-        return validated[-count:]
+        return validated[-settings.average_last :]
+    if checkpoint == "average-best":
+        return sorted(by_merit[-settings.keep_best :])
     if checkpoint == "best":
-        return [max(validated, key=lambda step: (scores[step], step))]
+        return by_merit[-1:]
     if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(
-        f"no checkpoint {checkpoint!r}: choose best, last, average or a step of "
+        f"no checkpoint {checkpoint!r}: choose {', '.join(NAMES)} or a step of "
         f"{', '.join(map(str, steps))}"
     )
 
@@ -283,15 +297,22 @@ def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
 
 
 def _items(state: TrainState) -> dict:
-    return {"params": state.params, "optimizer": _optimizer_item(state)}
+    return {"params": state.result, "optimizer": _optimizer_item(state)}
 
 
 def _optimizer_item(state: TrainState) -> dict:
-    """What Orbax stores beside the parameters; a random key travels as its two words."""
+    """What Orbax stores beside the parameters; a random key travels as its two words. Where the
+    model is a moving average, the weights that the next update begins with are here."""
     key = jax.random.key_data(state.key)
-    return {"step": state.step, "opt_state": state.opt_state, "key": key}
+    item = {"step": state.step, "opt_state": state.opt_state, "key": key}
+    return item if state.average is None else item | {"params": state.params}
 
 
 def _join(params: Params, optimizer: dict) -> TrainState:
     key = jax.random.wrap_key_data(jnp.asarray(optimizer["key"]))
-    return TrainState(optimizer["step"], params, optimizer["opt_state"], key)
+    state = TrainState(optimizer["step"], params, optimizer["opt_state"], key)
+    return (
+        state
+        if "params" not in optimizer
+        else state.replace(params=optimizer["params"], average=params)
+    )

@@ -62,8 +62,9 @@ def train(
     checkpoint: Callable[[TrainState, Position, bool], None],
     clock: Clock,
     should_stop: Callable[[], bool],
+    is_over: Callable[[], bool],
 ) -> TrainState:
-    """Updates until `settings.steps`, or until `should_stop()`.
+    """Updates until `settings.steps`, or until `is_over()` or `should_stop()`.
 
     report(step, told) is called for every update, a few updates late.
     checkpoint(state, position, validate) is called every `validate_every` updates and at the end,
@@ -72,7 +73,7 @@ def train(
     """
     waiting: deque[tuple[int, Report]] = deque()
     step = int(state.step)
-    while step < settings.steps:
+    while step < settings.steps and not is_over():
         batch, position = next(stream)
         state, told = update(state, batch)
         step += 1

@@ -61,14 +61,21 @@ def loss_sums(
     smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
     shards: int = 1,
+    r_drop: Float[Array, ""] | None = None,
 ) -> LossSums:
     """The model's loss on a batch; `key=None` for no dropout.
 
-    The batch is spread over `shards` devices. Only `loss` carries a gradient.
+    The batch is spread over `shards` devices. With `r_drop` each sentence passes through the model
+    twice, with different dropout, and the sums are means of the two passes; `loss` has half the
+    divergence between them in addition, times `r_drop`. Only `loss` carries a gradient.
     """
+    if r_drop is not None:  # row after row, so that both passes are on one device
+        batch = jax.tree.map(lambda rows: jnp.repeat(rows, 2, axis=0), batch)
     x = output_states(config, params, batch, key)
     positions = POSITIONS_ON_GPU if config.accelerator == "gpu" else POSITIONS
-    return _sums(shards, positions, output_layer(params), x, batch.target_out, smoothing)
+    output, labels = output_layer(params), batch.target_out
+    sums = _sums(shards, positions, output, x, labels, smoothing, r_drop)
+    return sums if r_drop is None else jax.tree.map(lambda both: both / 2, sums)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -79,16 +86,17 @@ def _sums(
     x: Float[Array, "B T D"],
     labels: Int[Array, "B T"],
     smoothing: Float[Array, ""] | float,
+    r_drop: Float[Array, ""] | None,
 ) -> LossSums:
     """The sums, piece by piece."""
-    return _sums_forward(shards, positions, output, x, labels, smoothing)[0]
+    return _sums_forward(shards, positions, output, x, labels, smoothing, r_drop)[0]
 
 
-def _sums_forward(shards, positions, output, x, labels, smoothing):
+def _sums_forward(shards, positions, output, x, labels, smoothing, r_drop):
     """The sums and the gradients of the loss, for which the logits would have to be made again."""
 
     def shard_sums(output, x, labels):
-        sums = jax.tree.map(jnp.sum, _losses(output, x, labels, smoothing))
+        sums = jax.tree.map(jnp.sum, _losses(output, x, labels, smoothing, r_drop))
         return sums.loss, sums
 
     differentiate = jax.grad(shard_sums, argnums=(0, 1), has_aux=True)
@@ -102,7 +110,8 @@ def _sums_forward(shards, positions, output, x, labels, smoothing):
 
     no_sums = LossSums(*jnp.zeros((4, shards)))
     no_gradient = jax.tree.map(lambda leaf: jnp.zeros((shards, *leaf.shape)), output)
-    pieces = _pieces(x, labels, shards, positions)
+    passes = 1 if r_drop is None else 2
+    pieces = _pieces(x, labels, shards, positions, passes)
     total, x_gradients = jax.lax.scan(add_piece, (no_sums, no_gradient), pieces)
     sums, output_gradient = jax.tree.map(lambda leaf: leaf.sum(0), total)
     return sums, (output_gradient, _joined(x_gradients, x.shape))
@@ -112,16 +121,21 @@ def _sums_backward(shards, positions, gradients, wanted):
     output_gradient, x_gradient = jax.tree.map(
         lambda gradient: (gradient * wanted.loss).astype(gradient.dtype), gradients
     )
-    return output_gradient, x_gradient, None, None
+    return output_gradient, x_gradient, None, None, None
 
 
 _sums.defvjp(_sums_forward, _sums_backward)
 
 
 def _pieces(
-    x: Float[Array, "B T D"], labels: Int[Array, "B T"], shards: int, positions: int
-) -> tuple[Float[Array, "C shards 1 N D"], Int[Array, "C shards 1 N"]]:
-    """Both cut along T into C pieces, each spread over the devices as the whole is."""
+    x: Float[Array, "B T D"],
+    labels: Int[Array, "B T"],
+    shards: int,
+    positions: int,
+    passes: int = 1,
+) -> tuple[Float[Array, "C shards passes N D"], Int[Array, "C shards passes N"]]:
+    """Both cut along T into C pieces, each spread over the devices as the whole is; so many rows,
+    one after the other, are passes of the same sentence."""
     rows, length = labels.shape
     least = min(length, -(-rows * length // (shards * positions)))
     count = min(range(least, 2 * least), key=lambda count: -length % count)  # padding
@@ -129,20 +143,21 @@ def _pieces(
     def cut(array):
         rest = array.shape[2:]
         padded = jnp.pad(array, [(0, 0), (0, -length % count)] + [(0, 0)] * len(rest))
-        pieces = jnp.moveaxis(padded.reshape(shards, rows // shards, count, -1, *rest), 2, 0)
-        return pieces.reshape(count, shards, 1, -1, *rest)
+        by_pass = padded.reshape(shards, rows // shards // passes, passes, count, -1, *rest)
+        pieces = jnp.moveaxis(by_pass, (3, 2), (0, 2))
+        return pieces.reshape(count, shards, passes, -1, *rest)
 
     return cut(x), cut(labels)
 
 
 def _joined(
-    pieces: Float[Array, "C shards 1 N ..."], shape: tuple[int, ...]
+    pieces: Float[Array, "C shards passes N ..."], shape: tuple[int, ...]
 ) -> Float[Array, "B T ..."]:
     """The pieces side by side, without padding."""
-    count, shards = pieces.shape[:2]
+    count, shards, passes = pieces.shape[:3]
     rows, length, *rest = shape
-    cut = pieces.reshape(count, shards, rows // shards, -1, *rest)
-    return jnp.moveaxis(cut, 0, 2).reshape(rows, -1, *rest)[:, :length]
+    cut = pieces.reshape(count, shards, passes, rows // shards // passes, -1, *rest)
+    return jnp.moveaxis(cut, (0, 2), (3, 2)).reshape(rows, -1, *rest)[:, :length]
 
 
 def _losses(
@@ -150,18 +165,28 @@ def _losses(
     x: Float[Array, "B T D"],
     labels: Int[Array, "B T"],
     smoothing: Float[Array, ""] | float,
+    r_drop: Float[Array, ""] | None = None,
 ) -> LossSums:
-    """What each position adds to the sums."""
+    """What each position adds to the sums; with `r_drop` the two rows are passes."""
     scores = logits(output, x)
     with jax.named_scope("loss"):
         real = labels != PAD
         loss, nll, is_largest = smoothed_cross_entropy(scores, labels, smoothing)
+        if r_drop is not None:
+            loss += r_drop * divergence(*scores) / 2
         return LossSums(
             loss=loss * real,
             nll=nll * real,
             correct=jnp.asarray(is_largest & real, jnp.float32),
             tokens=jnp.asarray(real, jnp.float32),
         )
+
+
+def divergence(first: Float[Array, "N V"], second: Float[Array, "N V"]) -> Float[Array, "N"]:
+    """The mean of both Kullback-Leibler divergences between the distributions of two passes (Liang
+    et al., 2021, equation 2): sum_v (p_v - q_v) (log p_v - log q_v) / 2."""
+    log_p, log_q = jax.nn.log_softmax(first), jax.nn.log_softmax(second)
+    return ((jnp.exp(log_p) - jnp.exp(log_q)) * (log_p - log_q)).sum(-1) / 2
 
 
 @jax.custom_vjp

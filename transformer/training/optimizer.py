@@ -1,5 +1,6 @@
 """Adam and the learning-rate schedule of section 5.3."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -8,6 +9,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import Config, ModelConfig
+from transformer.model.params import Params
 
 
 @struct.dataclass
@@ -15,7 +17,7 @@ class Hyperparameters:
     """The numbers of training, float32: arguments of the compiled update, not part of it.
 
     So another schedule, clipping, smoothing or Adam compiles nothing. Each is the setting of its
-    name in `optimizer` or `train`.
+    name in `optimizer` or `train`; None where training does without.
     """
 
     steps: Array
@@ -27,13 +29,21 @@ class Hyperparameters:
     epsilon: Array
     clip_norm: Array
     label_smoothing: Array
+    r_drop: Array | None
+    ema_decay: Array | None
 
 
 def hyperparameters(config: Config) -> Hyperparameters:
     """Those of a config."""
-    train = {"steps": config.train.steps, "label_smoothing": config.train.label_smoothing}
-    settings = vars(config.optimizer) | train
-    return Hyperparameters(**{name: np.float32(value) for name, value in settings.items()})
+    settings = vars(config.optimizer) | {
+        "steps": config.train.steps,
+        "label_smoothing": config.train.label_smoothing,
+        "r_drop": config.train.r_drop or None,
+        "ema_decay": config.train.ema_decay or None,
+    }
+    return Hyperparameters(
+        **{name: None if n is None else np.float32(n) for name, n in settings.items()}
+    )
 
 
 def learning_rate(
@@ -55,6 +65,17 @@ def learning_rate(
 def adam(numbers: Hyperparameters) -> optax.GradientTransformation:
     """The direction of Adam's update, to be multiplied by minus the learning rate."""
     return optax.scale_by_adam(numbers.beta_1, numbers.beta_2, numbers.epsilon)
+
+
+def moving_average(
+    numbers: Hyperparameters, average: Params | None, params: Params, step: Int[Array, ""]
+) -> Params | None:
+    """The average after update `step`, the first of which is 1. So that the first weights are soon
+    forgotten, it decays by (1 + step) / (10 + step) as long as that is less than `ema_decay`."""
+    if average is None:
+        return None
+    decay = jnp.minimum(numbers.ema_decay, (1 + step) / (10 + step))
+    return jax.tree.map(lambda mean, new: new + decay * (mean - new), average, params)
 
 
 def clipping(numbers: Hyperparameters, norm: Float[Array, ""]) -> Float[Array, ""]:

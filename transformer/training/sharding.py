@@ -62,7 +62,14 @@ def split_over(mesh: Mesh) -> NamedSharding:
 def new_state(mesh: Mesh, config: Config) -> TrainState:
     """The state before the first update, from `train.seed`, on every device."""
     build = jax.jit(partial(init_state, config.model), out_shardings=replicated(mesh))
-    return build(jax.random.key(config.train.seed))
+    state = build(jax.random.key(config.train.seed))
+    return begun_with(mesh, config, state, state.params)
+
+
+def begun_with(mesh: Mesh, config: Config, state: TrainState, params: Params) -> TrainState:
+    """The state with these parameters to begin with, and with their average where one is kept."""
+    average = replicate(mesh, params) if config.train.ema_decay else None
+    return state.replace(params=params, average=average)
 
 
 def replicate(mesh: Mesh, tree: Tree) -> Tree:

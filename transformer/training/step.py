@@ -13,7 +13,13 @@ from transformer.config import ModelConfig
 from transformer.model.batch import Batch
 from transformer.model.params import Params, init_params
 from transformer.training.loss import LossSums, loss_sums
-from transformer.training.optimizer import Hyperparameters, adam, clipping, learning_rate
+from transformer.training.optimizer import (
+    Hyperparameters,
+    adam,
+    clipping,
+    learning_rate,
+    moving_average,
+)
 
 
 @struct.dataclass
@@ -24,12 +30,19 @@ class TrainState:
     params     float32
     opt_state  Adam's moments and count
     key        the one random key; dropout folds the step into it, so resuming is exact
+    average    the moving average of `params` (`train.ema_decay`), or None
     """
 
     step: Array
     params: Params
     opt_state: optax.OptState
     key: Array
+    average: Params | None = None
+
+    @property
+    def result(self) -> Params:
+        """What is validated, saved as the model and translated with."""
+        return self.params if self.average is None else self.average
 
 
 @struct.dataclass
@@ -60,8 +73,8 @@ def update(
     The batch passes through the model in `parts`, each spread over `shards` devices.
     """
     key = jax.random.fold_in(state.key, state.step)
-    smoothing = numbers.label_smoothing
-    grads, sums = gradients(config, parts, state.params, batch, smoothing, key, shards)
+    smoothing, r_drop = numbers.label_smoothing, numbers.r_drop
+    grads, sums = gradients(config, parts, state.params, batch, smoothing, key, shards, r_drop)
     state, norm = apply(config, numbers, state, grads, sums)
     return state, Report(sums, norm)
 
@@ -74,28 +87,30 @@ def gradients(
     smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
     shards: int = 1,
+    r_drop: Float[Array, ""] | None = None,
 ) -> tuple[Params, LossSums]:
     """Gradients of the summed loss, and the sums, added up over `parts` micro-batches."""
+    gradients_of = partial(_gradients, config, shards, smoothing, r_drop)
     if parts == 1:
-        return _gradients(config, shards, params, batch, smoothing, key)
+        return gradients_of(params, batch, key)
 
     def add_part(total, index_and_part):
         index, part = index_and_part
         part_key = None if key is None else jax.random.fold_in(key, index)
-        more = _gradients(config, shards, params, part, smoothing, part_key)
+        more = gradients_of(params, part, part_key)
         return jax.tree.map(jnp.add, total, more), None
 
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(partial(_gradients, config, shards), params, batch, smoothing, key),
+        jax.eval_shape(gradients_of, params, batch, key),
     )
     total, _ = jax.lax.scan(add_part, zeros, (jnp.arange(parts), _split_rows(batch, parts)))
     return total
 
 
-def _gradients(config, shards, params, batch, smoothing, key):
+def _gradients(config, shards, smoothing, r_drop, params, batch, key):
     def summed_loss(params):
-        sums = loss_sums(config, params, batch, smoothing, key, shards)
+        sums = loss_sums(config, params, batch, smoothing, key, shards, r_drop)
         return sums.loss, sums
 
     return jax.grad(summed_loss, has_aux=True)(params)
@@ -123,4 +138,6 @@ def apply(
         rate = learning_rate(config, numbers, state.step + 1)
         updates = jax.tree.map(lambda direction: -rate * direction, directions)
         params = optax.apply_updates(state.params, updates)
-    return state.replace(step=state.step + 1, params=params, opt_state=opt_state), norm
+        average = moving_average(numbers, state.average, params, state.step + 1)
+    changed = {"params": params, "opt_state": opt_state, "average": average}
+    return state.replace(step=state.step + 1, **changed), norm
