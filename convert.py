@@ -6,11 +6,11 @@
     to-argos          the same as packages of Argos Translate and LibreTranslate
     to-safetensors    the weights of a run, for anything to read; from-safetensors: back
 
-What is made is made whole or not at all. Nothing that is read is executed.
+What is made is made whole or not at all. Nothing that is read is executed. A command that was ended
+by force (kill -9) may leave a hidden folder, .NAME-..., which can be deleted.
 """
 
 import signal
-import sys
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
@@ -25,6 +25,7 @@ from transformer.commands.convert_line import (
     parse_convert,
 )
 from transformer.commands.program import run_command
+from transformer.machine.interrupts import end_cleanly
 
 
 def main(words: list[str]) -> None:
@@ -39,7 +40,7 @@ def main(words: list[str]) -> None:
     except ModuleNotFoundError:
         raise UserError("convert.py needs safetensors: pip install -e '.[convert]'") from None
     devices.demand("cpu")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing half made stays
+    end_cleanly()
     {
         FromMarian: from_marian,
         ToMarian: to_marian,

@@ -22,6 +22,9 @@ NAMES = {
     "forced_end": "forced-end",
     "forbidden": "without{}",
     "renormalise": "renormalised",
+    "min_length": "least{}",
+    "no_repeat_ngram": "no-repeat{}",
+    "repetition_penalty": "penalty{}",
     "max_source_length": "source{}",
     "dtype": "{}",
 }

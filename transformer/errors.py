@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OUT_OF_MEMORY = re.compile(
-    "RESOURCE_EXHAUSTED|out.of.memory|YNNPACK operation failed", re.IGNORECASE
+    "RESOURCE_EXHAUSTED(?!: Error writing)|out.of.memory|YNNPACK operation failed", re.IGNORECASE
 )
 """What XLA says then; the last where a product on a CPU finds no room to work."""
 

@@ -398,7 +398,7 @@ def test_normalise_divides_by_the_penalty_of_the_length(alpha, normalisation):
 def test_best_continuations_are_the_best_of_all_pairs():
     totals = jax.random.normal(jax.random.key(0), (2, 3))
     logits = jax.random.normal(jax.random.key(1), (2, 3, 5))
-    best, origins, tokens = best_continuations(totals, logits, 6)
+    best, origins, tokens = best_continuations(totals, *likeliest(logits, 3), 6)
     for row in range(2):
         everything = totals[row][:, None] + without_pad_and_bos(jax.nn.log_softmax(logits[row]))
         everything = np.asarray(everything)

@@ -165,6 +165,16 @@ def not_numbers(arrays):
     return arrays | {"model.encoder.layers.0.fc1.bias": np.full(48, np.nan, np.float32)}
 
 
+def dangling(name):
+    """The file as a link to nowhere."""
+
+    def make(folder):
+        (folder / name).unlink()
+        (folder / name).symlink_to("gone")
+
+    return make
+
+
 BAD_FOLDERS = {
     "no config": (without("config.json"), ["lacks config.json"]),
     "config cut": (cut("config.json", 50), ["cannot read", "config.json"]),
@@ -181,7 +191,7 @@ BAD_FOLDERS = {
     ),
     "another end": (generation(eos_token_id=20), ["eos_token_id is 20", "config.json has 0"]),
     "another start": (generation(decoder_start_token_id=30), ["decoder_start_token_id is 30"]),
-    "no room": (generation(max_length=1), ["max_length", "no room"]),
+    "no room": (generation(max_length=1), ["max_length is 1", "2 to 100,000"]),
     "a word for a number": (generation(max_length="x"), ["max_length is 'x'", "whole number"]),
     "a number for a list": (generation(bad_words_ids=5), ["bad_words_ids is 5"]),
     "never ends": (generation(suppress_tokens=[0]), ["suppress_tokens", "eos_token_id"]),
@@ -222,7 +232,49 @@ BAD_FOLDERS = {
     "words forbidden": (generation(bad_words_ids=[[3, 4]]), ["bad_words_ids", "several tokens"]),
     "token forbidden": (generation(bad_words_ids=[[10**7]]), ["no such token"]),
     "beam": (generation(num_beams="many"), ["num_beams is 'many'"]),
-    "negative penalty": (generation(length_penalty=-1.0), ["decode.alpha (-1.0)"]),
+    "negative penalty": (
+        generation(length_penalty=-1.0), ["generation_config.json: length_penalty is -1.0"],
+    ),
+    "huge penalty": (generation(length_penalty=1e30), ["length_penalty is 1e+30"]),
+    "huge beam": (generation(num_beams=2000), ["generation_config.json: num_beams is 2000"]),
+    "huge length": (generation(max_length=2**31), ["generation_config.json: max_length"]),
+    "no new tokens": (generation(max_new_tokens=-1), ["max_new_tokens is -1"]),
+    "token below 0": (generation(bad_words_ids=[[-1]]), ["-1 is forbidden", "no such token"]),
+    "dangling": (
+        dangling("generation_config.json"), ["lacks generation_config.json"],
+    ),
+    "rows": (config(vocab_size=10**30), ["vocab_size is 1000"]),
+    "a run": (config(model={"d_model": 5}, model_type=None), ["model_type is None"]),
+    "added by number": (
+        edited("tokenizer_config.json", {"added_tokens_decoder": ["zz"]}), ["adds the token 'zz'"],
+    ),
+    "added, a number": (
+        edited("tokenizer_config.json", {"added_tokens_decoder": 5}), ["added_tokens_decoder is 5"],
+    ),
+    "extra tokens": (
+        edited("tokenizer_config.json", {"extra_special_tokens": ["dog"]}),
+        ["tokenizer_config.json adds the token 'dog'"],
+    ),
+    "special map": (
+        lambda f: (f / "special_tokens_map.json").write_text('{"unk_token": "dog"}'),
+        ["special_tokens_map.json: unk_token"],
+    ),
+    "sampling": (
+        edited("tokenizer_config.json", {"sp_model_kwargs": {"enable_sampling": True}}),
+        ["sp_model_kwargs"],
+    ),
+    "surrogate piece": (
+        edited("vocab.json", lambda v: {"\ud800" if n == 7 else k: n for k, n in v.items()}),
+        ["vocab.json", "surrogates not allowed"],
+    ),
+    "another output": (
+        weights(lambda a: a | {"lm_head.weight": a["model.shared.weight"] + 1}),
+        ["lm_head.weight is not model.shared.weight", "tie_word_embeddings"],
+    ),
+    "misshapen output": (
+        weights(lambda a: a | {"lm_head.weight": np.ones((2, 2), np.float32)}),
+        ["lm_head.weight is not model.shared.weight"],
+    ),
     "no weights": (without("model.safetensors"), ["model.safetensors and pytorch_model.bin"]),
     "weights cut": (cut("model.safetensors", 5000), ["cannot read the weights"]),
     "weights lack one": (weights(lacking), ["lacks model.encoder.layers.0.fc1.weight"]),

@@ -396,7 +396,8 @@ def test_best_last_average_and_a_step_are_found(tmp_path, config, state):
 
 
 def test_the_best_few_are_averaged(tmp_path, config, state):
-    config = replace(config, train=replace(config.train, keep_best=2))
+    train = dataclasses.replace(config.train, keep_best=2)
+    config = dataclasses.replace(config, train=train)
     scored = [(at(state, step), bleu) for step, bleu in ((2, 30.0), (4, 20.0), (7, 25.0))]
     save(tmp_path, config, *scored)
     params, label = load_params(tmp_path, config, "average-best")

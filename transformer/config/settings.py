@@ -283,8 +283,17 @@ class DecodeConfig:
     """Tokens that are never chosen, by number, besides PAD and BOS."""
     renormalise: bool = False
     """Share the probability of what is never chosen among the other tokens, in scores."""
+    min_length: Annotated[int, Limit(0, below=100_001)] = 0
+    """Fewest tokens of a translation before its EOS."""
+    no_repeat_ngram: Count = 0
+    """No n-gram of so many tokens occurs twice in a translation (Paulus et al., 2018,
+    https://arxiv.org/abs/1705.04304); 0: any may."""
+    repetition_penalty: PositiveNumber = 1.0
+    """Log-probabilities of tokens that a translation has already are multiplied by this (Keskar et
+    al., 2019, https://arxiv.org/abs/1909.05858); 1: nothing is changed."""
     max_source_length: Positive = 1024
-    """Longest source, in tokens; what is beyond is cut off, with a warning."""
+    """Longest source, in tokens. A longer text is translated sentence by sentence; of a longer
+    sentence what is beyond is cut off, with a warning."""
     batch_sentences: Positive = 32
     """Sentences decoded together, in each of the two batches under way."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"

@@ -20,6 +20,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from transformer.config import DecodeConfig
+from transformer.decoding import constraints
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
@@ -42,6 +43,7 @@ class SearchState:
     limits      [B]        most tokens for each sentence, EOS included
     done        [B]        sentences that nothing can change any more
     cache       the step function's own, with B * W rows
+    prefix      [B, P]     what translations begin with, PAD behind it; or None
     """
 
     position: Array
@@ -53,6 +55,7 @@ class SearchState:
     limits: Array
     done: Array
     cache: Cache
+    prefix: Array | None = None
 
 
 @struct.dataclass
@@ -90,11 +93,12 @@ def start(
     limits: Int[Array, "B"],
     max_length: int,
     last: Int[Array, "B"] | None = None,
+    prefix: Int[Array, "B P"] | None = None,
 ) -> SearchState:
     """Nothing chosen yet: one possible hypothesis a sentence, so that the beam does not repeat.
 
     `last` is the token to be read first: BOS, or the last one of a prompt whose others the cache
-    has read.
+    has read. `prefix` is what is to be chosen first, and counts in scores.
     """
     shape = (limits.shape[0], config.beam_size)
     first = jnp.full(shape, BOS, jnp.int32) if last is None else jnp.tile(last[:, None], shape[1])
@@ -108,6 +112,7 @@ def start(
         limits=limits,
         done=limits <= 0,
         cache=cache,
+        prefix=prefix,
     )
 
 
@@ -144,11 +149,9 @@ def advance(
 ) -> SearchState:
     """Beam search by one token: the best hypotheses go on, and those among them with EOS end."""
     batch, beam = state.last.shape
-    logits, cache = _next_logits(config, step, state)
     # Twice the beam: even if half of them end here, enough are left to go on.
-    totals, origins, tokens = best_continuations(
-        state.log_probs, logits, 2 * beam, config.forbidden
-    )
+    each, tokens, cache = _next_tokens(config, step, state, 2 * beam)
+    totals, origins, tokens = best_continuations(state.log_probs, each, tokens, 2 * beam)
     sequences = _append(state, jnp.take_along_axis(state.open, origins[..., None], 1), tokens)
     ends = tokens == EOS
     # An end outside the beam does not count, so that a beam of 1 is greedy.
@@ -171,8 +174,8 @@ def advance(
 
 def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> SearchState:
     """Greedy search by one token: the likeliest, and the sentence is done when that is EOS."""
-    logits, cache = _next_logits(config, step, state)
-    log_prob, token = (best[..., 0] for best in likeliest(logits, 1, config.forbidden))
+    log_probs, tokens, cache = _next_tokens(config, step, state, 1)
+    log_prob, token = log_probs[..., 0], tokens[..., 0]
     total = state.log_probs + log_prob
     sequence = _append(state, state.open, token)
     ends = token == EOS
@@ -188,6 +191,21 @@ def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> Se
         scores=jnp.where(ends, score, state.scores),
         cache=cache,
     )
+
+
+def _next_tokens(
+    config: DecodeConfig, step: Step, state: SearchState, count: int
+) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"], Cache]:
+    """For each hypothesis the `count` tokens that it goes on with best, and their
+    log-probabilities."""
+    logits, cache = _next_logits(config, step, state)
+    count = min(count, logits.shape[-1] - 2)  # without PAD and BOS
+    if not constraints.apply_to(config, state.prefix):
+        return *likeliest(logits, count, config.forbidden), cache
+    log_probs = constraints.constrained(
+        config, state.open, state.position, state.prefix, jax.nn.log_softmax(logits)
+    )
+    return *largest(without(log_probs, config.forbidden), count), cache
 
 
 def _next_logits(
@@ -207,14 +225,15 @@ def _next_logits(
 
 def best_continuations(
     totals: Float[Array, "B W"],
-    logits: Float[Array, "B W V"],
+    each: Float[Array, "B W C"],
+    tokens: Int[Array, "B W C"],
     count: int,
-    forbidden: tuple[int, ...] = (),
-) -> tuple[Float[Array, "B C"], Int[Array, "B C"], Int[Array, "B C"]]:
-    """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token."""
-    batch, _, vocab = logits.shape
-    # The best of all are among the best of each hypothesis, which are quicker to find.
-    each, tokens = likeliest(logits, min(count, vocab - 2), forbidden)  # without PAD and BOS
+) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]]:
+    """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token.
+
+    They are among the best tokens of each hypothesis, which are quicker to find.
+    """
+    batch = len(totals)
     candidates = (totals[..., None] + each).reshape(batch, -1)
     best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
     origins = index // each.shape[-1]
@@ -227,24 +246,43 @@ def likeliest(
     """The `count` largest log-probabilities, largest first, and their tokens: never PAD, BOS or one
     that is forbidden.
 
-    Those have their share of the softmax, so that scores are the model's. The largest are in the
-    chunks of `width` tokens with the `count` largest maxima, which are soon found.
+    Those have their share of the softmax, so that scores are the model's.
     """
-    vocab = logits.shape[-1]
-    filling = ((0, 0), (0, 0), (0, -vocab % width))
-    chunks = jnp.pad(without(logits, forbidden), filling, constant_values=-jnp.inf)
-    chunks = chunks.reshape(*logits.shape[:2], -1, width)
+    chunks = _chunks(without(logits, forbidden), width)
     maxima = chunks.max(-1)
-    largest = (logits if forbidden else maxima).max(-1, keepdims=True)  # of all, for the softmax
+    most = (logits if forbidden else maxima).max(-1, keepdims=True)  # of all, for the softmax
+    best, tokens = _largest_in(chunks, maxima, count)
+    log_z = jnp.log(jnp.exp(logits - most).sum(-1, keepdims=True))
+    return (best - most) - log_z, tokens
+
+
+def largest(
+    scores: Float[Array, "B W V"], count: int, width: int = 64
+) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
+    """The `count` largest scores, largest first, and their tokens: never PAD or BOS."""
+    chunks = _chunks(scores, width)
+    return _largest_in(chunks, chunks.max(-1), count)
+
+
+def _chunks(logits: Float[Array, "B W V"], width: int) -> Float[Array, "B W P width"]:
+    filling = ((0, 0), (0, 0), (0, -logits.shape[-1] % width))
+    chunks = jnp.pad(logits, filling, constant_values=-jnp.inf)
+    return chunks.reshape(*logits.shape[:2], -1, width)
+
+
+def _largest_in(
+    chunks: Float[Array, "B W P width"], maxima: Float[Array, "B W P"], count: int
+) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
+    """The largest are in the chunks of tokens with the `count` largest maxima, which are soon
+    found."""
+    width = chunks.shape[-1]
     maxima = maxima.at[..., 0].set(text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
     _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
     chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
     candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
     candidates = text_alone(candidates, chosen[..., None] * width + jnp.arange(width))
-    best, place = jax.lax.top_k(candidates.reshape(*logits.shape[:2], -1), count)
-    tokens = jnp.take_along_axis(chosen, place // width, 2) * width + place % width
-    log_z = jnp.log(jnp.exp(logits - largest).sum(-1, keepdims=True))
-    return (best - largest) - log_z, tokens
+    best, place = jax.lax.top_k(candidates.reshape(*chunks.shape[:2], -1), count)
+    return best, jnp.take_along_axis(chosen, place // width, 2) * width + place % width
 
 
 def text_alone(logits: Array, tokens: Array) -> Array:

@@ -13,6 +13,7 @@ from pathlib import Path
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
 from transformer.interchange.model import Model
+from transformer.interchange.weights import missing_parents, remove_empty
 
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German",
@@ -46,6 +47,7 @@ def save_package(model: Model, file: Path, quantization: str) -> None:
         "to_code": data.target,
         "to_name": NAMES.get(data.target, data.target),
     }
+    made = missing_parents(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary:
@@ -61,3 +63,6 @@ def save_package(model: Model, file: Path, quantization: str) -> None:
             archive.rename(file)
     except OSError as error:
         raise UserError(f"cannot write to {file}: {error.strerror or error}") from error
+    finally:
+        if not file.exists():
+            remove_empty(made)

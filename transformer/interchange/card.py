@@ -5,6 +5,7 @@ from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.settings import by_name
+from transformer.interchange.model import ORIGIN
 
 
 def model_card(run: Path, config: Config) -> str:
@@ -13,10 +14,15 @@ def model_card(run: Path, config: Config) -> str:
     data = config.data
     languages = "".join(f"\n- {getattr(data, side)}" for side in data.sides)
     corpus = data.dataset or ", ".join(data.train_files)
+    sections = ("model.", "optimizer.", "train.", "decode.")
+    origin = f"trained with functional-transformer on {corpus}"
+    if corpus.startswith(ORIGIN):  # no setting of training is known
+        origin = f"converted by functional-transformer from {corpus.removeprefix(ORIGIN)}"
+        sections = ("model.", "decode.")
     settings = "\n".join(
         f"| {name} | {_shown(value)} |"
         for name, value in by_name(config).items()
-        if name.startswith(("model.", "optimizer.", "train.", "decode."))
+        if name.startswith(sections)
     )
     return f"""---
 language:{languages}
@@ -25,7 +31,7 @@ pipeline_tag: translation
 
 # {run.resolve().name}: {data.source} to {data.target}
 
-A Transformer (Vaswani et al., 2017), trained with functional-transformer on {corpus}.
+A Transformer (Vaswani et al., 2017), {origin}.
 
 ```python
 from transformers import MarianMTModel, MarianTokenizer

@@ -11,7 +11,7 @@ from transformer.config.rules import check
 from transformer.data.piece_tokenizer import Pieces, PieceTokenizer, check_pieces
 from transformer.data.tokenizer import Tokenizer, load_tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.errors import UserError
+from transformer.errors import UserError, one_line
 from transformer.interchange.marian_config import (
     EPSILON,
     check_config,
@@ -22,6 +22,7 @@ from transformer.interchange.marian_config import (
 )
 from transformer.interchange.marian_weights import (
     Correspondence,
+    check_aliases,
     has_sinusoids,
     name_in,
     read_params,
@@ -71,7 +72,8 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     _check_sizes(fields, pieces)
     ours = {theirs: number for number, theirs in enumerate(pieces[1].order)}
     own = folder / "generation_config.json"
-    searched, file = (read_json(own), own.name) if own.exists() else (fields, "config.json")
+    has_own = own.exists() or own.is_symlink()
+    searched, file = (read_json(own), own.name) if has_own else (fields, "config.json")
     decode = decode_config(searched, file, fields, ours)
     longest = _longest(tokens, model.max_positions)
     tokenizers = Tokenizers(
@@ -115,7 +117,10 @@ def _longest(tokens: dict, positions: int) -> int:
 
 def _language(name: object) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", name):
-        raise UserError(f"{name!r} is no language: name them by --source and --target")
+        raise UserError(
+            f"tokenizer_config.json: {name!r:.60} is no language: name them by --source and "
+            "--target"
+        )
     return name
 
 
@@ -130,19 +135,32 @@ def _cutter(path: Path) -> bytes:
 
 def _check_added(folder: Path, tokens: dict) -> None:
     """Raises UserError for tokens that a tokenizer was given later, outside of its vocabulary."""
-    added = [*_optional(folder / "added_tokens.json"), *_listed(tokens)]
     usual = {_token(tokens, which, name) for which, name in SPECIAL} | {"<s>"}
-    for name in added:
+    added = [("added_tokens.json", name) for name in _optional(folder / "added_tokens.json")]
+    for file, fields in (
+        ("tokenizer_config.json", tokens),
+        ("special_tokens_map.json", _optional(folder / "special_tokens_map.json")),
+    ):
+        for field in ("additional_special_tokens", "extra_special_tokens", "added_tokens_decoder"):
+            added += [(file, name) for name in _contents(file, field, fields.get(field))]
+        for which, name in SPECIAL:
+            if which + "_token" in fields and _token(fields, which, name) not in usual:
+                raise UserError(f"{file}: {which}_token is not that of tokenizer_config.json")
+    for file, name in added:
         if name not in usual and not (name.startswith(">>") and name.endswith("<<")):
-            raise UserError(
-                f"{folder}: its tokenizer was given {name!r}, which cannot be converted"
-            )
+            raise UserError(f"{file} adds the token {name!r}, which cannot be converted")
+    if tokens.get("sp_model_kwargs"):
+        raise UserError(
+            f"tokenizer_config.json: sp_model_kwargs is {tokens['sp_model_kwargs']!r:.60}, which "
+            "this program cannot do"
+        )
 
 
-def _listed(tokens: dict) -> list[str]:
-    """Names of added tokens in tokenizer_config.json."""
-    more, decoder = (tokens.get(n) for n in ("additional_special_tokens", "added_tokens_decoder"))
-    found = [*(more if isinstance(more, list) else []), *(decoder or {}).values()]
+def _contents(file: str, field: str, value: object) -> list[str]:
+    """The names of tokens in a list, or in an object by number or name."""
+    if value is not None and not isinstance(value, list | dict):
+        raise UserError(f"{file}: {field} is {value!r:.60}: it must be a list or an object")
+    found = [] if value is None else value.values() if isinstance(value, dict) else value
     return [str(name.get("content") if isinstance(name, dict) else name) for name in found]
 
 
@@ -156,7 +174,7 @@ def _token(tokens: dict, which: str, usual: str) -> str:
 
 
 def _optional(path: Path) -> dict:
-    return read_json(path) if path.exists() else {}
+    return read_json(path) if path.exists() or path.is_symlink() else {}
 
 
 def _weights_file(folder: Path) -> Path:
@@ -192,6 +210,7 @@ def _numbered(path: Path, ids: dict, tokens: dict, size: int | None, start: int 
     try:
         if type(size) is not int or not len(ids) <= size < len(ids) + MORE_ROWS:
             raise ValueError(f"config.json has room for {size} pieces, and there are {len(ids):,}")
+        "".join(ids).encode()  # half a character is no text
         listed: list[str | None] = [None] * size
         for name, number in ids.items():
             if type(number) is not int or not 0 <= number < size or listed[number] is not None:
@@ -203,11 +222,16 @@ def _numbered(path: Path, ids: dict, tokens: dict, size: int | None, start: int 
     except KeyError as error:
         raise UserError(f"{path} lacks the piece {error.args[0]!r}") from None
     except ValueError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"{path}: {one_line(error)}") from error
     return pieces
 
 
 def _check_sizes(fields: dict, pieces: tuple[Pieces, Pieces]) -> None:
+    if fields.get("vocab_size") != len(pieces[0].names):
+        raise UserError(
+            f"config.json: vocab_size is {fields.get('vocab_size')!r:.60}, and the vocabulary of "
+            f"the source has {len(pieces[0].names)} rows"
+        )
     if fields.get("share_encoder_decoder_embeddings", True) and pieces[0] != pieces[1]:
         raise UserError("config.json shares embeddings between two vocabularies: it is damaged")
 
@@ -228,6 +252,7 @@ def _params(correspondence: Correspondence, weights: Weights, file: Path) -> Par
         for name, shape in correspondence.their_shapes().items()
     }
     check_shapes(weights.shapes, expected, file)
+    check_aliases(correspondence, weights, file)
     rows = len(correspondence.target.names)
     if weights.shapes.get("final_logits_bias", (1, rows)) != (1, rows):
         raise UserError(f"{file}: final_logits_bias has not the shape {(1, rows)}")

@@ -59,6 +59,11 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Values that change nothing; None never does."""
 OFF = (False, 0, 0.0, "", [], {})
 """Values of other fields that mean that something is not done."""
+RANGES = {
+    "num_beams": (1, 1000), "length_penalty": (0, 100), "max_length": (2, 100_000),
+    "max_new_tokens": (1, 100_000),
+}  # fmt: skip
+"""Least and most of what a search can do."""
 STOPS = {False: "heuristic", True: "full", "never": "bound"}
 KINDS = {
     int: (
@@ -96,15 +101,18 @@ def check_fields(fields: dict[str, Any], file: str, used: set[str]) -> None:
         if not known and value not in NEUTRAL.get(name, OFF):
             only = " or ".join(map(repr, NEUTRAL.get(name, ())))
             only = f" (only {only})" if only else ""
-            raise UserError(f"{file}: {name} is {value!r}, which this program cannot do{only}")
+            raise UserError(f"{file}: {name} is {value!r:.60}, which this program cannot do{only}")
 
 
 def check_config(fields: dict[str, Any]) -> None:
     """Raises UserError when config.json is not one that `model_config` can follow."""
-    check_fields(fields, "config.json", USED | GENERATION)
     if fields.get("model_type") != "marian":
         kind = fields.get("model_type")
-        raise UserError(f"config.json: model_type is {kind!r}: only 'marian' can be converted")
+        raise UserError(
+            f"config.json: model_type is {kind!r:.60}: only 'marian', a MarianMTModel of "
+            "transformers, can be converted"
+        )
+    check_fields(fields, "config.json", USED | GENERATION)
     for name in SIZES:
         value = fields.get(name)
         if value is None:
@@ -172,10 +180,11 @@ def decode_config(
             raise UserError(
                 f"{file}: {name} is {fields[name]!r}, and config.json has {config.get(name)!r}"
             )
+    for name, (least, most) in RANGES.items():
+        if (value := fields.get(name)) is not None and not least <= value <= most:
+            raise UserError(f"{file}: {name} is {value!r:.60}: it must be {least} to {most:,}")
     more = _value(fields, "max_new_tokens", 0)
     longest = more or _value(fields, "max_length", 20) - 1  # what it begins with counts there
-    if longest < 1:
-        raise UserError(f"{file}: max_length leaves no room for a translation")
     end = fields.get("forced_eos_token_id")
     if end not in (None, config.get("eos_token_id"), [config.get("eos_token_id")]):
         raise UserError(f"{file}: forced_eos_token_id is {end!r}, which is not eos_token_id")
@@ -205,7 +214,7 @@ def _forbidden(file: str, words: list, ours: dict[int, int]) -> set[int]:
         raise UserError(f"{file}: bad_words_ids holds words of several tokens: only single ones")
     found = [tokens[0] for tokens in words]
     for token in found:
-        if type(token) is not int or token not in ours:
+        if type(token) is not int or token < 0 or token not in ours:
             raise UserError(f"{file}: {token!r} is forbidden, and there is no such token")
     return {ours[token] for token in found}
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from transformer.config import ModelConfig
 from transformer.data.piece_tokenizer import Pieces
+from transformer.errors import UserError
 from transformer.interchange.weights import (
     Shapes,
     Weights,
@@ -210,6 +211,26 @@ def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.nd
     if pair.theirs in weights.shapes:
         return weights.read(pair.theirs).reshape(-1)
     return np.zeros(len(correspondence.target.names), np.float32)
+
+
+def check_aliases(correspondence: Correspondence, weights: Weights, file: Path) -> None:
+    """Raises UserError where tables that the config shares are not the same: transformers would
+    not share them either."""
+    for table, aliases in ALIASES[correspondence.model.tying].items():
+        held = [name for name in (table, *aliases) if name in weights.shapes]
+        if correspondence.model.tying == "none" or len(held) < 2:
+            continue
+        first = weights.read(held[0])
+        for name in held[1:]:
+            if weights.shapes[name] != first.shape or not _equal(first, weights.read(name)):
+                raise UserError(
+                    f"{file}: {name} is not {held[0]}, and config.json shares them: set "
+                    "tie_word_embeddings or share_encoder_decoder_embeddings to false there"
+                )
+
+
+def _equal(first: np.ndarray, second: np.ndarray) -> bool:
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second))
 
 
 def name_in(correspondence: Correspondence, weights: Weights, name: str) -> str:

@@ -5,6 +5,7 @@ import json
 import shutil
 import struct
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ from transformer.model.params import Params, by_name, init_params
 
 LARGEST_TEXT = 2**26
 """Bytes of a file with settings or a vocabulary."""
+TRIES = 20
+"""How often what is half made is removed, in tenths of a second."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -111,7 +114,10 @@ def as_float32(array: np.ndarray, name: str, where: Path) -> np.ndarray:
 def save_arrays(path: Path, arrays: Mapping[str, Any], kind: str = "np") -> None:
     """A safetensors file, which others may read; `kind`: whose arrays they are."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    save_file(contiguous, path, metadata={"format": kind})
+    try:
+        save_file(contiguous, path, metadata={"format": kind})
+    except SafetensorError as error:
+        raise OSError(None, one_line(error), str(path)) from error
     path.chmod(0o644)
 
 
@@ -133,6 +139,11 @@ def load_weights(path: Path, model: ModelConfig) -> Params:
     return from_names(model, arrays)
 
 
+def missing_parents(path: Path) -> list[Path]:
+    """The folders that must be made for it, the innermost first."""
+    return [parent for parent in path.parents if not parent.exists()]
+
+
 @contextlib.contextmanager
 def whole(folder: Path) -> Iterator[Path]:
     """A folder to write to, which becomes `folder` when all is written, or vanishes.
@@ -141,7 +152,7 @@ def whole(folder: Path) -> Iterator[Path]:
     """
     if folder.exists():
         raise UserError(f"{folder} exists: choose a folder that is not there yet")
-    made = [parent for parent in folder.parents if not parent.exists()]
+    made = missing_parents(folder)
     temporary = folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -150,17 +161,32 @@ def whole(folder: Path) -> Iterator[Path]:
         yield temporary
         temporary.rename(folder)
     except OSError as error:
-        if error.filename and not str(error.filename).startswith(str(folder.parent.absolute())):
+        where = Path(str(error.filename or folder)).absolute()
+        if not where.is_relative_to(folder.parent.absolute()) and where.exists():
             raise  # of something that was read
         reason = error.strerror or one_line(error)
         raise UserError(f"cannot write to {folder}: {reason}") from error
     finally:
         if temporary != folder:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
         if not folder.exists():
-            for parent in made:
-                with contextlib.suppress(OSError):
-                    parent.rmdir()
+            remove_empty(made)
+
+
+def _remove(folder: Path) -> None:
+    """A thread of Orbax may still write there: it is looked for once more."""
+    for _ in range(TRIES):
+        if not folder.exists():
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1)
+
+
+def remove_empty(folders: list[Path]) -> None:
+    """Of folders, the innermost first, those in which nothing is."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def checked(path: Path, most: int = LARGEST_TEXT) -> Path:

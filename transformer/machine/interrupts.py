@@ -1,6 +1,8 @@
 """Ctrl-C within a command: it says nothing, at no moment. Importing this changes nothing."""
 
+import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Timer, main_thread
@@ -40,15 +42,39 @@ def ended_by_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, _interrupt)
 
 
+def end_cleanly() -> None:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end the command as Ctrl-C does: what is
+    half made is removed on the way."""
+    for name in ("SIGTERM", "SIGHUP"):
+        with contextlib.suppress(AttributeError):  # there is no SIGHUP on Windows
+            number = getattr(signal, name)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _end)
+
+
 UNHEARD = ("_xla_gc_callback", "__del__")
 """Functions that Python calls by itself, and whose errors, KeyboardInterrupt too, it ignores."""
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: FrameType | None) -> None:
+    if not _is_unheard(number, frame):
+        sys.exit(128 + number)
+
+
+def _is_unheard(number: int, frame: FrameType | None) -> bool:
+    """Whether an error would be ignored here; then the signal comes again soon."""
     while frame:
         if frame.f_code.co_name in UNHEARD:
             Timer(0.1, signal.pthread_kill, (main_thread().ident, number)).start()
-            return
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if _is_unheard(number, frame):
+        return
+    while frame:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -133,14 +133,17 @@ def save_params(folder: Path, params: Params) -> None:
     found = digests(items, progress | {"step": 0})
     at_once = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)  # copies nothing
     with closing(open_checkpoints(folder.absolute() / "checkpoints", at_once)) as manager:
-        manager.save(
-            0,
-            args=ocp.args.Composite(
-                params=as_tree(params),
-                progress=ocp.args.JsonSave(progress),
-                digests=ocp.args.JsonSave(found),
-            ),
-        )
+        try:
+            manager.save(
+                0,
+                args=ocp.args.Composite(
+                    params=as_tree(params),
+                    progress=ocp.args.JsonSave(progress),
+                    digests=ocp.args.JsonSave(found),
+                ),
+            )
+        except ValueError as error:  # what Orbax makes of a full disk
+            raise OSError(None, first_line(error), str(folder)) from error
 
 
 def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
