@@ -228,7 +228,13 @@ BAD_FOLDERS = {
     "a rate": (config(dropout=2.0), ["model.dropout (2.0)"]),
     "huge vocabulary": (config(vocab_size=2**40, decoder_vocab_size=2**40), ["room for"]),
     "samples": (generation(do_sample=True), ["generation_config.json", "do_sample", "False"]),
-    "repetitions": (generation(no_repeat_ngram_size=3), ["no_repeat_ngram_size is 3"]),
+    "repetitions": (generation(no_repeat_ngram_size=-3), ["no_repeat_ngram_size is -3"]),
+    "repetitions, greedy": (
+        generation(repetition_penalty=1.5, num_beams=1), ["repetition_penalty is 1.5", "num_beams"],
+    ),
+    "repetitions elsewhere": (
+        generation(encoder_no_repeat_ngram_size=2), ["encoder_no_repeat_ngram_size is 2"],
+    ),
     "words forbidden": (generation(bad_words_ids=[[3, 4]]), ["bad_words_ids", "several tokens"]),
     "token forbidden": (generation(bad_words_ids=[[10**7]]), ["no such token"]),
     "beam": (generation(num_beams="many"), ["num_beams is 'many'"]),

@@ -65,6 +65,9 @@ GENERATIONS = {
     "renormalised, short words forbidden": {
         "renormalize_logits": True, "length_penalty": 0.6, "bad_words_ids": "some",
     },
+    "repetitions": {"no_repeat_ngram_size": 2},
+    "repetitions, greedy": {"num_beams": 1, "no_repeat_ngram_size": 3, "min_length": 12},
+    "repetition penalty": {"repetition_penalty": 1.7, "length_penalty": 0.8},
     "without a forced end": {"forced_eos_token_id": None, "max_length": 40},
 }  # fmt: skip
 SEARCHES = [(name, how) for name in SHAPES for how in ("greedy", "beam 4")] + [

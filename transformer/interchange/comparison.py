@@ -119,6 +119,9 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
             max_extra_length=limit,
             forced_end=False,
             renormalise=True,
+            min_length=0,
+            no_repeat_ngram=0,
+            repetition_penalty=1.0,
             dtype="float32",
         ),
     )

@@ -46,13 +46,13 @@ WITHOUT_EFFECT = {
 GENERATION = {
     "num_beams", "length_penalty", "early_stopping", "max_length", "max_new_tokens",
     "bad_words_ids", "suppress_tokens", "forced_eos_token_id", "renormalize_logits",
+    "min_length", "no_repeat_ngram_size", "repetition_penalty",
     "decoder_start_token_id", "pad_token_id", "eos_token_id",
 }  # fmt: skip
 """Used, from generation_config.json or, where there is none, from config.json."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "do_sample": (False,), "num_return_sequences": (1,), "num_beam_groups": (1,),
-    "repetition_penalty": (1.0,), "encoder_repetition_penalty": (1.0,),
-    "no_repeat_ngram_size": (0,), "encoder_no_repeat_ngram_size": (0,), "min_length": (0,),
+    "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,),
     "diversity_penalty": (0.0,), "remove_invalid_values": (False,), "encoder_layerdrop": (0.0,),
     "decoder_layerdrop": (0.0,), "forced_bos_token_id": (),
 }  # fmt: skip
@@ -61,18 +61,22 @@ OFF = (False, 0, 0.0, "", [], {})
 """Values of other fields that mean that something is not done."""
 RANGES = {
     "num_beams": (1, 1000), "length_penalty": (0, 100), "max_length": (2, 100_000),
-    "max_new_tokens": (1, 100_000),
+    "max_new_tokens": (1, 100_000), "min_length": (0, 100_000),
+    "no_repeat_ngram_size": (0, 100_000), "repetition_penalty": (0.01, 100),
 }  # fmt: skip
 """Least and most of what a search can do."""
 STOPS = {False: "heuristic", True: "full", "never": "bound"}
 KINDS = {
     int: (
         (*SIZES, "vocab_size", "decoder_vocab_size", "num_hidden_layers", "decoder_start_token_id",
-         "pad_token_id", "num_beams", "max_length", "max_new_tokens"),
+         "pad_token_id", "num_beams", "max_length", "max_new_tokens", "min_length",
+         "no_repeat_ngram_size"),
         "a whole number",
     ),
     (int, float): (
-        ("dropout", "attention_dropout", "activation_dropout", "length_penalty"), "a number",
+        ("dropout", "attention_dropout", "activation_dropout", "length_penalty",
+         "repetition_penalty"),
+        "a number",
     ),
     (int, list): (("eos_token_id", "forced_eos_token_id"), "a token's number"),
     bool: (
@@ -185,6 +189,12 @@ def decode_config(
             raise UserError(f"{file}: {name} is {value!r:.60}: it must be {least} to {most:,}")
     more = _value(fields, "max_new_tokens", 0)
     longest = more or _value(fields, "max_length", 20) - 1  # what it begins with counts there
+    beam, penalty = _value(fields, "num_beams", 1), _value(fields, "repetition_penalty", 1.0)
+    if beam == 1 and penalty != 1:
+        raise UserError(
+            f"{file}: repetition_penalty is {penalty} and num_beams is 1: only in a beam is it a "
+            "factor on log-probabilities, as here"
+        )
     end = fields.get("forced_eos_token_id")
     if end not in (None, config.get("eos_token_id"), [config.get("eos_token_id")]):
         raise UserError(f"{file}: forced_eos_token_id is {end!r}, which is not eos_token_id")
@@ -196,7 +206,7 @@ def decode_config(
         raise UserError(f"{file}: suppress_tokens holds eos_token_id: no translation would end")
     bad = _forbidden(file, _value(fields, "bad_words_ids", []), ours) - {EOS}  # as transformers
     return DecodeConfig(
-        beam_size=_value(fields, "num_beams", 1),
+        beam_size=beam,
         alpha=_value(fields, "length_penalty", 1.0),
         normalisation="length",
         stop=STOPS[stop],
@@ -205,6 +215,9 @@ def decode_config(
         forced_end=end is not None,
         forbidden=tuple(sorted((bad | suppressed) - {PAD, BOS})),
         renormalise=_value(fields, "renormalize_logits", False),
+        min_length=max(_value(fields, "min_length", 0) - 1, 0),
+        no_repeat_ngram=_value(fields, "no_repeat_ngram_size", 0),
+        repetition_penalty=penalty,
     )
 
 
@@ -267,6 +280,9 @@ def their_generation_config(decode: DecodeConfig, tokens: dict[str, int], theirs
         "bad_words_ids": [[number] for number in sorted(forbidden)],
         "forced_eos_token_id": tokens["end"] if decode.forced_end else None,
         "renormalize_logits": decode.renormalise,
+        "min_length": decode.min_length + 1 if decode.min_length else 0,
+        "no_repeat_ngram_size": decode.no_repeat_ngram,
+        "repetition_penalty": decode.repetition_penalty,
         "decoder_start_token_id": tokens["start"],
         "pad_token_id": tokens["pad"],
         "eos_token_id": tokens["end"],
@@ -287,6 +303,11 @@ def refuse(model: ModelConfig, decode: DecodeConfig) -> None:
         (
             model.norm_epsilon > EPSILON,
             f"model.norm_epsilon {model.norm_epsilon}: a MarianMTModel has {EPSILON}",
+        ),
+        (
+            decode.repetition_penalty != 1 and decode.beam_size == 1,
+            "decode.repetition_penalty in greedy search is another one in transformers: give "
+            "--decode.beam-size",
         ),
         (
             decode.normalisation != "length" and decode.alpha > 0,
