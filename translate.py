@@ -1,8 +1,9 @@
 """Translate line by line: `python translate.py runs/quickstart < source.txt > translation.txt`.
 
-Every line of input gives one line of output, a blank one a blank one. Lines are translated in
-blocks of 16 batches, so that sentences of like lengths go together. With a terminal as standard
-input it asks for one sentence after the other.
+Every line of input gives one line of output, a blank one a blank one; `--nbest`, `--alignments`,
+`--score`, `--input` and `--output` ask for more. Lines are translated in blocks of 16 batches, so
+that sentences of like lengths go together. With a terminal as standard input it asks for one
+sentence after the other.
 """
 
 import signal
@@ -10,9 +11,10 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.commands.command_line import parse_translate
+from transformer.commands.command_line import TranslateCommand, member, parse_translate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import read_lines, typed_lines
+from transformer.commands.standard_input import progress, read_lines, typed_lines
+from transformer.config import Config
 
 
 def main(words: list[str]) -> None:
@@ -20,32 +22,67 @@ def main(words: list[str]) -> None:
 
     # Slow imports come after the command line has been understood.
     import sys
-    from functools import partial
-    from itertools import islice
+    from itertools import count, islice
 
-    from transformer.data.vocabularies import load_tokenizers
-    from transformer.decoding.translator import make_translator, translate
+    from transformer.decoding.answers import scored, translated
+    from transformer.decoding.requests import as_json, as_scores, as_text, read_requests
+    from transformer.decoding.translator import make_joint_translator, translate
     from transformer.machine import devices
-    from transformer.runs.checkpoints import load_params
 
     devices.demand("any")
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
-    params, label = load_params(command.run, config, command.checkpoint)
-    translator = partial(translate, make_translator(config, params, tokenizers))
+    members, tokenizers, label = load_members(command, config)
+    translator = make_joint_translator(members, config.decode, tokenizers)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,
     )
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    if sys.stdin.isatty():
+    if sys.stdin.isatty() and command.input == "text":
         for sentence in typed_lines(config.data.source):
-            print(*translator([sentence]))
+            print(*translate(translator, [sentence]))
         return
 
-    lines = read_lines(sys.stdin.buffer)
-    while block := list(islice(lines, 16 * config.decode.batch_sentences)):
-        for translation in translator(block):
-            print(translation)
+    lines = read_lines(progress(sys.stdin.buffer))
+    requests = read_requests(lines, command.input, command.score)
+    size, listing = 16 * config.decode.batch_sentences, command.nbest > 1
+    for first in count(step=size):
+        if not (block := list(islice(requests, size))):
+            break
+        if command.score:
+            found = scored(translator, block, command.alignments)
+        else:
+            found = translated(translator, block, command.nbest, command.alignments)
+        for number, (request, answers) in enumerate(zip(block, found), start=first):
+            if command.output == "json":
+                print(as_json(request, answers, listing))
+            elif command.score:
+                print(as_scores(answers[0]))
+            else:
+                print(*as_text(number, answers, listing), sep="\n")
+
+
+def load_members(command: TranslateCommand, config: Config):
+    """The models, their tokenizers, and which checkpoints they are. Raises UserError for a run of
+    another vocabulary."""
+    from transformer.data.vocabularies import load_tokenizers
+    from transformer.errors import UserError
+    from transformer.runs.checkpoints import load_params
+    from transformer.runs.folder import load_run_config
+
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
+    params, label = load_params(command.run, config, command.checkpoint)
+    members = [(config.model, params)]
+    for run, checkpoint in map(member, command.ensemble):
+        other = load_run_config(run)
+        if (other.data.vocabulary, other.data.sides) != (config.data.vocabulary, config.data.sides):
+            raise UserError(
+                f"--ensemble: {run} has another vocabulary than {command.run}: runs that were "
+                "begun with the same data and vocabulary settings share one"
+            )
+        params, label_there = load_params(run, other, checkpoint)
+        members.append((other.model, params))
+        label += f"; {run}, {label_there}"
+    return members, tokenizers, label
 
 
 if __name__ == "__main__":

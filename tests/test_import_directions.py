@@ -54,7 +54,9 @@ ALLOWED = {
     "transformer.machine": {"transformer.errors"},
     "transformer.data": EVERYWHERE | {"transformer.machine", "transformer.model.batch"},
     "transformer.training": EVERYWHERE | {"transformer.model"},
-    "transformer.decoding.search": EVERYWHERE | {"transformer.model.batch"},
+    "transformer.decoding.search": EVERYWHERE
+    | {"transformer.model.batch", "transformer.decoding.constraints"},
+    "transformer.decoding.constraints": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding": EVERYWHERE
     | {
         "transformer.model",

@@ -112,7 +112,7 @@ def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translat
     """A batch of 32 ends where the padding grows; whoever has less company goes with the longer."""
     batches = []
 
-    def echo(ensemble, settings, source):
+    def echo(ensemble, settings, source, wanted, prefix):
         batches.append((source.shape[1], int((source != PAD).any(1).sum())))
         return SearchResult(source[:, None], np.zeros((len(source), 1)))
 
@@ -211,7 +211,7 @@ def test_scores_are_those_of_the_model_on_the_whole_translation(translator):
 def test_hypotheses_are_all_that_the_search_found_best_first(translator, tokenizers):
     config, params, run = translator
     config = replace(config, decode=replace(config.decode, beam_size=4))
-    found = hypotheses(make_translator(config, params, tokenizers), SENTENCES)
+    found = hypotheses(make_translator(config, params, tokenizers), SENTENCES, 4)
     best = run(SENTENCES, beam_size=4)
     assert [of_one[0].text for of_one in found] == best
     for sentence, of_one in zip(SENTENCES, found):
@@ -231,12 +231,12 @@ def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(
 ):
     config, params, _ = translator
 
-    def one_of_two(ensemble, settings, source):
+    def one_of_two(ensemble, settings, source, wanted, prefix):
         scores = np.tile([-1.0, IMPOSSIBLE], (len(source), 1))
         return SearchResult(np.stack([source, source], axis=1), scores)
 
     monkeypatch.setattr("transformer.decoding.translator.search_batch", one_of_two)
-    [found] = hypotheses(make_translator(config, params, tokenizers), ["a dog"])
+    [found] = hypotheses(make_translator(config, params, tokenizers), ["a dog"], 2)
     assert [(one.text, one.score) for one in found] == [("a dog", -1.0)]
 
 

@@ -84,8 +84,9 @@ def test_translations_and_their_scores_are_those_of_transformers(marian_folder, 
     folder, theirs = marian_folder(name, generation=changes)
     model, tokenizer = read_marian(folder), tokenizer_of(folder)
     sentences = [source for source, _ in pairs[:SENTENCES]]
-    ours = hypotheses(make_translator(model.config, model.params, model.tokenizers), sentences)
     beam = model.config.decode.beam_size
+    translator = make_translator(model.config, model.params, model.tokenizers)
+    ours = hypotheses(translator, sentences, beam)
     encoded = tokenizer(sentences, return_tensors="pt", padding=True)
     with torch.no_grad():
         out = theirs.generate(

@@ -16,7 +16,7 @@ import tyro
 from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
-from transformer.config.settings import VOCABULARY_SETTINGS, differing_fields
+from transformer.config.settings import VOCABULARY_SETTINGS, Positive, differing_fields
 from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config
 
@@ -78,6 +78,19 @@ class TranslateCommand:
     """The run folder that train.py made."""
     checkpoint: str = "best"
     """best (by the validation set), last, average (of the last few), average-best or a step."""
+    ensemble: tuple[str, ...] = ()
+    """More runs of the same vocabulary, or RUN:CHECKPOINT, whose mean probability counts."""
+    nbest: Positive = 1
+    """So many of the best translations of each line, with their scores."""
+    alignments: bool = False
+    """Say which source word each word of a translation comes from, such as 0-0 1-2 (Pharaoh)."""
+    score: bool = False
+    """Give the log-probability of translations that stand in the input, instead of searching."""
+    input: Literal["text", "tsv", "json"] = "text"
+    """text: a sentence a line; tsv: after a tab what its translation is to begin with, or with
+    --score a translation; json: an object a line with "text", "prefix" and "translation"."""
+    output: Literal["text", "json"] = "text"
+    """text: translations; json: with scores, tokens and all that was asked for."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 
@@ -179,7 +192,25 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
         raise UserError(
             f"{command.run} is no translator, {_kind(config)}: python generate.py {command.run}"
         )
+    check_limits(command)
+    if command.nbest > config.decode.beam_size:
+        raise UserError(
+            f"--nbest ({command.nbest}) must not exceed --decode.beam-size "
+            f"({config.decode.beam_size})"
+        )
+    if command.score and command.input == "text":
+        raise UserError("--score reads translations from the input: add --input tsv or json")
+    if command.score and command.nbest > 1:
+        raise UserError("--score does not search: leave --nbest out")
     return command, config
+
+
+def member(name: str) -> tuple[Path, str]:
+    """A run and its checkpoint, of RUN or RUN:CHECKPOINT."""
+    run, colon, checkpoint = name.rpartition(":")
+    if colon and not Path(name).exists():
+        return Path(run), checkpoint
+    return Path(name), "best"
 
 
 def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:

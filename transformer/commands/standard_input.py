@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 
+from tqdm import tqdm
+
 from transformer.errors import UserError
 
 
@@ -16,6 +18,23 @@ def read_lines(stream) -> Iterator[str]:
                 f"line {number:,} of standard input is not UTF-8 ({error.reason}): "
                 "convert it, for example with iconv"
             ) from error
+
+
+def progress(stream) -> Iterator[bytes]:
+    """The lines of a stream, with a bar and the time left where somebody looks on: standard error
+    is a terminal, and what comes from the stream is not typed."""
+    is_seen = sys.stderr.isatty() and not stream.isatty()
+    return iter(tqdm(stream, total=_count(stream), unit=" lines", disable=not is_seen))
+
+
+def _count(stream) -> int | None:
+    """How many lines are left of a file; None of a pipe."""
+    if not stream.seekable():
+        return None
+    start = stream.tell()
+    count = sum(1 for _ in stream)
+    stream.seek(start)
+    return count
 
 
 def typed_lines(prompt: str) -> Iterator[str]:

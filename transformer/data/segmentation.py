@@ -12,11 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from transformer.data.token_store import offsets
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.model.batch import BOS, EOS, PAD, UNK
-
-BLANK = "\u2581"
-"""What SentencePiece writes for a space: words begin with it."""
 
 BEST = 64
 """Segmentations of a word that subword regularisation draws from (Kudo, 2018: l = 64)."""

@@ -22,6 +22,9 @@ LONGEST_LINE = 2**24
 """Bytes of a line that a vocabulary is trained on; SentencePiece would leave out those above 4,192,
 such as paragraphs of a book."""
 
+BLANK = "\u2581"
+"""What SentencePiece writes for a space: words begin with it."""
+
 LARGE_ALPHABET = 1_000
 """More characters than this are no alphabet: Chinese ones, or the strays of a web crawl."""
 

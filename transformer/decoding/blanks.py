@@ -15,7 +15,7 @@ from transformer.config import Config, ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.translator import LENGTHS, last_position, longest_text, round_up
+from transformer.decoding.batches import LENGTHS, last_position, longest_text, round_up
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params

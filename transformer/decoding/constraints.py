@@ -39,7 +39,8 @@ def constrained(
         log_probs = log_probs.at[..., EOS].add(jnp.where(too_early, -jnp.inf, 0))
     if prefix is None:
         return log_probs
-    is_given = (position < prefix.shape[1]) & (wanted := _at(prefix, position)) != PAD
+    wanted = _at(prefix, position)
+    is_given = (wanted != PAD) & (position < prefix.shape[1])
     alone = jnp.where(jnp.arange(vocab) == wanted[:, None, None], plain, -jnp.inf)
     return jnp.where(is_given[:, None, None], alone, log_probs)
 

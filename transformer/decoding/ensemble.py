@@ -4,6 +4,7 @@ The models of an ensemble read the same tokens, each with a cache of its own; th
 next token is the mean of theirs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -66,10 +67,15 @@ def ensemble_step(
     """Logits of one model, or the logarithm of the mean probability of several."""
     steps = [decode_step(*member, tokens) for member in zip(models, params, caches)]
     logits, caches = zip(*steps)
+    return mean_log_probs(logits), caches
+
+
+def mean_log_probs(logits: Sequence[Float[Array, "*B V"]]) -> Float[Array, "*B V"]:
+    """The logarithm of the mean of several models' probabilities; the logits of a single one."""
     if len(logits) == 1:
-        return logits[0], caches
+        return logits[0]
     log_probs = jax.nn.log_softmax(jnp.stack(logits).astype(jnp.float32))
-    return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(logits)), caches
+    return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(logits))
 
 
 def reorder_all(caches: Caches, rows: Int[Array, "R"]) -> Caches:

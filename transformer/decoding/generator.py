@@ -15,6 +15,7 @@ from jaxtyping import Int
 from transformer.config import Config, DecodeConfig, GenerateConfig, ModelConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.batches import last_position, longest_text, round_up
 from transformer.decoding.ensemble import (
     CACHE_LENGTH,
     Caches,
@@ -27,7 +28,6 @@ from transformer.decoding.ensemble import (
 )
 from transformer.decoding.sampling import Choice, Sampling, start_sampling
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, start
-from transformer.decoding.translator import last_position, longest_text, round_up
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.cached_decoder import DecodingParams, init_cache, prefill
 from transformer.model.params import Params

@@ -1,17 +1,35 @@
-"""How likely given translations are to a model, read in one go (teacher forcing)."""
+"""Translations that are given, read in one go (teacher forcing): how likely they are, and where
+each token looks."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import ModelConfig
 from transformer.data.batching import pad_sources
-from transformer.model.batch import BOS, PAD
-from transformer.model.encoder_decoder import decode, encode
-from transformer.model.params import Params
+from transformer.decoding.batches import longest_text, teacher_forced_batches
+from transformer.decoding.ensemble import Ensemble, make_ensemble, mean_log_probs
+from transformer.decoding.translator import Translator
+from transformer.errors import UserError
+from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.cached_decoder import DecodingParams
+from transformer.model.encoder_decoder import (
+    embed_target,
+    encode,
+    final_norm,
+    layer_memory,
+    logits,
+    offsets_between,
+    run_layer,
+)
+from transformer.model.layers import causal_mask
+from transformer.model.params import Params, output_layer
 
 
 def log_probabilities(
@@ -21,15 +39,110 @@ def log_probabilities(
     target: Int[np.ndarray, "B T"],
 ) -> Float[np.ndarray, "B"]:
     """Natural log-probability of each target given its source, PAD apart."""
-    target_in = np.insert(target[:, :-1], 0, BOS, axis=1)
-    return np.asarray(_log_probabilities(model, params, source, target_in, target))
+    ensemble = make_ensemble([(model, params)], "model")
+    return token_log_probabilities(ensemble, source, target).sum(1)
+
+
+def token_log_probabilities(
+    ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
+) -> Float[np.ndarray, "B T"]:
+    """Natural log-probability of each token of the targets, EOS included, given its source and the
+    tokens before it; 0 at PAD."""
+    found = _token_log_probs(ensemble.models, ensemble.params, source, shifted(target), target)
+    return np.asarray(found)
+
+
+def attention_to_source(
+    ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
+) -> Float[np.ndarray, "B T S"]:
+    """How much is looked at each token of the source while each token of the targets, with EOS, is
+    predicted: the mean of the heads of the last layer but one (Garg et al., 2019,
+    https://arxiv.org/abs/1909.02074), and of the models."""
+    return np.asarray(_attention(ensemble.models, ensemble.params, source, shifted(target)))
 
 
 @partial(jax.jit, static_argnums=0)
-def _log_probabilities(model, params, source, target_in, target):
-    logits = decode(model, params, encode(model, params, source), target_in)
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), target[..., None], 2)[..., 0]
-    return jnp.where(target == PAD, 0, chosen).sum(1)
+def _token_log_probs(models, params, source, target_in, target) -> Float[Array, "B T"]:
+    each = [
+        logits(output_layer(member.params), _read(model, member, source, target_in)[0])
+        for model, member in zip(models, params)
+    ]
+    chosen = jnp.take_along_axis(
+        jax.nn.log_softmax(mean_log_probs(each)), target[..., None], axis=2
+    )
+    return jnp.where(target == PAD, 0, chosen[..., 0])
+
+
+@partial(jax.jit, static_argnums=0)
+def _attention(models, params, source, target_in) -> Float[Array, "B T S"]:
+    each = [
+        _read(model, member, source, target_in)[1][max(model.decoder_layers - 2, 0)].mean(1)
+        for model, member in zip(models, params)
+    ]
+    return sum(each) / len(each)
+
+
+def _read(
+    model: ModelConfig, params: DecodingParams, source: Array, target: Array
+) -> tuple[Float[Array, "B T D"], list[Float[Array, "B H T S"]]]:
+    """The decoder's states at all positions, and the cross-attention weights of each layer."""
+    memory = encode(model, params.params, source)
+    places = jnp.arange(target.shape[1])[None]
+    mask, offsets = causal_mask(target.shape[1]), offsets_between(places, places)
+    x = embed_target(model, params.params.embedding, target, places)
+    weights = []
+    for layer in params.layers:
+        seen = layer_memory(layer, memory)
+        x, _, looked = run_layer(model, layer, x, mask, offsets, memory=seen)
+        weights.append(looked)
+    return final_norm(model, params.norm, x), weights
+
+
+def shifted(target: Int[np.ndarray, "B T"]) -> Int[np.ndarray, "B T"]:
+    """What is read where these tokens are to be predicted: BOS and all but the last."""
+    return np.insert(target[:, :-1], 0, BOS, axis=1)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A given translation: its tokens, EOS included, and the natural log-probability of each."""
+
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...]
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole translation: the chain rule."""
+        return sum(self.log_probs)
+
+
+def score_pairs(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> list[Scored]:
+    """How likely each translation is, given its source; blank sources have none.
+
+    Raises UserError naming the first that is longer than the model or `decode.max_source_length`
+    allows.
+    """
+    models, settings = translator.ensemble.models, translator.settings
+    longest = longest_text(models, settings)
+    rows = [
+        side.encode(list(texts)) for side, texts in zip(translator.tokenizers, (sources, targets))
+    ]
+    for number, pair in enumerate(zip(*rows), start=1):
+        if max(map(len, pair)) > longest:
+            raise UserError(
+                f"pair {number:,} has {max(map(len, pair)):,} tokens: at most {longest:,} can be "
+                "scored (decode.max_source_length, or model.max_positions)"
+            )
+    ended = [[*target, EOS] for target in rows[1]]
+    found = [Scored((), ())] * len(sources)
+    for numbers, source, target in teacher_forced_batches(models, settings, rows[0], ended):
+        log_probs = token_log_probabilities(translator.ensemble, source, target)
+        for number, of_one in zip(numbers, log_probs.tolist()):
+            length = len(ended[number])
+            found[number] = Scored(tuple(ended[number]), tuple(of_one[:length]))
+    return found
 
 
 def padded(rows: list[list[int]]) -> Int[np.ndarray, "B L"]:

@@ -324,9 +324,13 @@ def _moved_on(config: DecodeConfig, state: SearchState, wanted: int, **changes: 
 
 def normalise(config: DecodeConfig, log_prob: Array, length: Array) -> Array:
     """The score of a hypothesis of `length` tokens, EOS included (Wu et al., 2016, equation 14)."""
-    length = jnp.asarray(length, jnp.float32)
+    return log_prob / length_penalty(config, jnp.asarray(length, jnp.float32))
+
+
+def length_penalty(config: DecodeConfig, length: Array | float) -> Array | float:
+    """What the log-probability of so many tokens is divided by."""
     penalty = (5 + length) / 6 if config.normalisation == "gnmt" else length
-    return log_prob / penalty**config.alpha
+    return penalty**config.alpha
 
 
 def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array, "B"]:

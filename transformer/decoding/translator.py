@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,20 +15,29 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
-from transformer.data.batching import pad_sources
 from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.batches import (
+    in_batches,
+    last_position,
+    longest_text,
+    pad_batch,
+    pad_prefixes,
+    round_up,
+)
 from transformer.decoding.ensemble import CACHE_LENGTH, Ensemble, make_ensemble, search_on
-from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, SearchState, start
-from transformer.model.batch import PAD
+from transformer.decoding.long_text import sentences_of
+from transformer.decoding.search import (
+    IMPOSSIBLE,
+    BeamSearch,
+    SearchResult,
+    SearchState,
+    length_penalty,
+    start,
+)
+from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import DecodingParams, init_cache
 from transformer.model.encoder_decoder import encode, widened
 from transformer.model.params import Params
-
-LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Source lengths to pad to, so that few shapes are compiled; above the last, powers of two."""
-
-MANY = 32
-"""A batch of so many sentences rather ends than that all of them are padded to a longer shape."""
 
 SEARCH_LENGTHS = (32, 64, 128, 256)
 """The same for the search, which costs more to compile, and less to pad."""
@@ -47,43 +57,93 @@ class Translator:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: its text, its normalised score, and its tokens, EOS included."""
+    """A translation: its text, its normalised score, its natural log-probability, and its tokens,
+    EOS included."""
 
     text: str
     score: float
+    log_prob: float
     tokens: tuple[int, ...]
+
+
+EMPTY = Hypothesis("", 0.0, 0.0, ())
+"""What becomes of a blank line."""
+
+
+class Part(NamedTuple):
+    """What is translated at once: text number `text` or a sentence of it, as tokens, what its
+    translation is to begin with, and the blank before it in the text."""
+
+    text: int
+    source: list[int]
+    prefix: list[int]
+    before: str
 
 
 def make_translator(config: Config, params: Params, tokenizers: Tokenizers) -> Translator:
     """The translator of one model, as `decode` says."""
-    ensemble = make_ensemble([(config.model, params)], config.decode.dtype)
-    return Translator(ensemble, config.decode, tokenizers)
+    return make_joint_translator([(config.model, params)], config.decode, tokenizers)
+
+
+def make_joint_translator(
+    members: list[tuple[ModelConfig, Params]], settings: DecodeConfig, tokenizers: Tokenizers
+) -> Translator:
+    """The translator of several models of one vocabulary, whose mean probability counts."""
+    return Translator(make_ensemble(members, settings.dtype), settings, tokenizers)
 
 
 def translate(translator: Translator, sentences: Sequence[str]) -> list[str]:
     """The best translation of each sentence, in the order given; one line each, none dropped.
 
-    A sentence without a token (a blank line) becomes an empty one. One that is longer than
-    `decode.max_source_length`, or than learned positions reach, is cut, with a warning.
+    A sentence without a token (a blank line) becomes an empty one. A text that is longer than
+    `decode.max_source_length`, or than learned positions reach, is translated sentence by sentence;
+    a sentence that is longer is cut, with a warning.
     """
-    outputs: list[list[int]] = [[] for _ in sentences]
-    for index, tokens, _ in _searched(translator, sentences):
-        outputs[index] = tokens[0].tolist()
-    return _texts(translator, outputs)
+    return [found[0].text for found in hypotheses(translator, sentences)]
 
 
-def hypotheses(translator: Translator, sentences: Sequence[str]) -> list[list[Hypothesis]]:
-    """What the search found for each sentence, best first: at most `decode.beam_size`, or one empty
-    translation of an empty sentence. Otherwise as `translate`."""
-    found = [[Hypothesis("", 0.0, ())] for _ in sentences]
-    for index, tokens, scores in _searched(translator, sentences):
+def hypotheses(
+    translator: Translator,
+    sentences: Sequence[str],
+    count: int = 1,
+    prefixes: Sequence[str] | None = None,
+) -> list[list[Hypothesis]]:
+    """The `count` best translations of each sentence, best first; or one empty translation of an
+    empty sentence. A search may find fewer, and of a text in several parts there is one.
+    Otherwise as `translate`. `prefixes`: what the translations are to begin with."""
+    parts = split(translator, sentences, prefixes)
+    found: list[list[Hypothesis]] = [[] for _ in parts]
+    for number, tokens, scores in _searched(translator, parts, count):
         real = [row for row, score in zip(tokens.tolist(), scores) if score > IMPOSSIBLE / 2]
-        texts = _texts(translator, real)
-        found[index] = [
-            Hypothesis(text, float(score), tuple(token for token in row if token != PAD))
+        texts = _texts(translator, real[:count])
+        found[number] = [
+            _hypothesis(translator.settings, text, float(score), [t for t in row if t != PAD])
             for text, score, row in zip(texts, scores, real)
         ]
-    return found
+    joined: list[list[Hypothesis]] = [[] for _ in sentences]
+    for part, of_part in zip(parts, found):
+        joined[part.text] = _joined(translator, joined[part.text], part, of_part or [EMPTY])
+    return joined
+
+
+def _hypothesis(settings: DecodeConfig, text: str, score: float, tokens: list[int]) -> Hypothesis:
+    log_prob = score * length_penalty(settings, len(tokens))
+    return Hypothesis(text, score, float(log_prob), tuple(tokens))
+
+
+def _joined(
+    translator: Translator, before: list[Hypothesis], part: Part, found: list[Hypothesis]
+) -> list[Hypothesis]:
+    """The translations of a text with those of its next part behind them. All tokens stay, EOS of
+    each part among them."""
+    if not before:
+        return found
+    first, second = before[0], found[0]
+    end = () if first.tokens[-1:] == (EOS,) else (EOS,)
+    tokens = (*first.tokens, *end, *second.tokens)
+    log_prob = first.log_prob + second.log_prob
+    score = float(log_prob / length_penalty(translator.settings, len(tokens)))
+    return [Hypothesis(first.text + part.before + second.text, score, log_prob, tokens)]
 
 
 def _texts(translator: Translator, rows: Sequence[Sequence[int]]) -> list[str]:
@@ -91,89 +151,68 @@ def _texts(translator: Translator, rows: Sequence[Sequence[int]]) -> list[str]:
     return [" ".join(text.splitlines()) for text in translator.tokenizers.target.decode(rows)]
 
 
-def _searched(
-    translator: Translator, sentences: Sequence[str]
-) -> Iterator[tuple[int, Int[np.ndarray, "W L"], Float[np.ndarray, "W"]]]:
-    """For each sentence that has a token its number, and the hypotheses that were found."""
-    encoded = translator.tokenizers.source.encode(list(sentences))
-    sources = [_cut(translator, text, ids) for text, ids in zip(sentences, encoded)]
-    by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
-    batches = _batches(translator.settings, sources, by_length)
+def split(
+    translator: Translator, sentences: Sequence[str], prefixes: Sequence[str] | None = None
+) -> list[Part]:
+    """The sentences as tokens, those that are too long in parts."""
+    source, target = translator.tokenizers
+    setting, longest = _longest_source(translator)
+    parts = []
+    beginnings = target.encode(list(prefixes or [""] * len(sentences)))
+    for number, ids in enumerate(source.encode(list(sentences))):
+        cut = [sentences[number]] if len(ids) <= longest else sentences_of(sentences[number])
+        rows = [ids] if len(cut) == 1 else source.encode(cut)
+        for place, (text, row) in enumerate(zip(cut, rows)):
+            if len(row) > longest:
+                warnings.warn(
+                    f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
+                    f"{text[:60]!r} ...",
+                    stacklevel=4,
+                )
+            prefix = beginnings[number] if place == 0 else []
+            blank = " " if place and cut[place - 1][-1:].isspace() else ""
+            parts.append(Part(number, row[:longest], prefix, blank))
+    return parts
 
-    def search_for(indices: list[int]) -> SearchResult:
-        source = _pad_batch(translator, [sources[i] for i in indices])
-        return search_batch(translator.ensemble, translator.settings, source)
+
+def _longest_source(translator: Translator) -> tuple[str, int]:
+    """The most tokens of a source, without EOS, and the setting that says so."""
+    longest = longest_text(translator.ensemble.models, translator.settings)
+    is_own = longest == translator.settings.max_source_length
+    return "decode.max_source_length" if is_own else "model.max_positions", longest
+
+
+def _searched(
+    translator: Translator, parts: list[Part], wanted: int
+) -> Iterator[tuple[int, Int[np.ndarray, "W L"], Float[np.ndarray, "W"]]]:
+    """For each part that has a token its number, and the hypotheses that were found."""
+    sources = [part.source for part in parts]
+    by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
+    models, settings = translator.ensemble.models, translator.settings
+    batches = in_batches(settings, sources, by_length)
+
+    def search_for(numbers: list[int]) -> SearchResult:
+        source = pad_batch(models, settings, [sources[i] for i in numbers])
+        prefixes = [parts[i].prefix for i in numbers]
+        prefix = pad_prefixes(models, settings, prefixes, len(source))
+        return search_batch(translator.ensemble, settings, source, wanted, prefix)
 
     with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
-        for indices, result in zip(batches, pool.map(search_for, batches)):
-            yield from zip(indices, result.tokens, result.scores)
-
-
-def _cut(translator: Translator, sentence: str, ids: list[int]) -> list[int]:
-    setting, longest = "decode.max_source_length", translator.settings.max_source_length
-    if (last := last_position(translator.ensemble.models)) <= longest:
-        setting, longest = "model.max_positions", last - 1  # one is for EOS
-    if len(ids) <= longest:
-        return ids
-    warnings.warn(
-        f"a sentence of {len(ids):,} tokens was cut after {longest:,} ({setting}): "
-        f"{sentence[:60]!r} ...",
-        stacklevel=5,
-    )
-    return ids[:longest]
-
-
-def last_position(models: Sequence[ModelConfig]) -> int:
-    """How many positions all of the models know."""
-    return min(m.max_positions if m.positions == "learned" else sys.maxsize for m in models)
-
-
-def longest_text(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
-    """Tokens that are read of a text, when one more stands beside them: BOS or EOS."""
-    return min(last_position(models) - 1, settings.max_source_length)
-
-
-def _batches(settings: DecodeConfig, sources: list[list[int]], order: list[int]) -> list[list[int]]:
-    """`order`, longest last, cut into batches; long sentences travel in smaller ones.
-
-    A batch ends where the next sentence would be padded to another length, if it has MANY.
-    """
-    batches: list[list[int]] = []
-    capacity = settings.batch_sentences * 128
-    while order:
-        rows = settings.batch_sentences
-        while rows > 1 and rows * len(sources[order[min(rows, len(order)) - 1]]) > capacity:
-            rows //= 2
-        lengths = [_padded_length(sources[i]) for i in order[:rows]]
-        rows = next((n for n in range(MANY, len(lengths)) if lengths[n] > lengths[n - 1]), rows)
-        batches.append(order[:rows])
-        order = order[rows:]
-    return batches
-
-
-def _pad_batch(translator: Translator, sources: list[list[int]]) -> Int[np.ndarray, "B S"]:
-    """One of few shapes: the rows a power of two, the length one of LENGTHS."""
-    length = min(max(map(_padded_length, sources)), last_position(translator.ensemble.models))
-    rows = min(1 << (len(sources) - 1).bit_length(), translator.settings.batch_sentences)
-    return pad_sources(sources, rows, length)
-
-
-def _padded_length(source: list[int]) -> int:
-    """The length, EOS included, that a sentence is padded to."""
-    return round_up(len(source) + 1, LENGTHS)
-
-
-def round_up(length: int, lengths: Sequence[int]) -> int:
-    """The next of `lengths`; above the last, the next power of two."""
-    return next((n for n in lengths if n >= length), 1 << (length - 1).bit_length())
+        for numbers, result in zip(batches, pool.map(search_for, batches)):
+            yield from zip(numbers, result.tokens, result.scores)
 
 
 def search_batch(
-    ensemble: Ensemble, settings: DecodeConfig, source: Int[np.ndarray | Array, "B S"]
+    ensemble: Ensemble,
+    settings: DecodeConfig,
+    source: Int[np.ndarray | Array, "B S"],
+    wanted: int = 1,
+    prefix: Int[np.ndarray | Array, "B P"] | None = None,
 ) -> SearchResult:
-    """Encodes a batch and searches for its translations; rows of padding cost no steps."""
-    state = begin_search(ensemble.models, settings, ensemble.params, source)
-    return search_on(ensemble, BeamSearch(settings), state, most=state.open.shape[-1])
+    """Encodes a batch and searches for the `wanted` best translations, which begin with `prefix`;
+    rows of padding cost no steps."""
+    state = begin_search(ensemble.models, settings, ensemble.params, source, prefix)
+    return search_on(ensemble, BeamSearch(settings, wanted), state, most=state.open.shape[-1])
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -182,6 +221,7 @@ def begin_search(
     settings: DecodeConfig,
     params: tuple[DecodingParams, ...],
     source: Int[Array, "B S"],
+    prefix: Int[Array, "B P"] | None = None,
 ) -> SearchState:
     """The sentences encoded, and a search that has not begun.
 
@@ -190,12 +230,17 @@ def begin_search(
     memories = [encode(model, member.params, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
     reach = round_up(source.shape[1], SEARCH_LENGTHS)
+    longest = tokens
+    if prefix is not None:
+        longest = jnp.maximum(tokens, (prefix != PAD).sum(1))
+        reach = max(reach, round_up(prefix.shape[1], SEARCH_LENGTHS))
     most = settings.max_length or sys.maxsize
     max_length = min(reach + settings.max_extra_length, most, last_position(models))
-    limits = jnp.where(tokens > 0, tokens + settings.max_extra_length, 0)
+    limits = jnp.where(tokens > 0, longest + settings.max_extra_length, 0)
     room = min(CACHE_LENGTH, max_length)
     caches = tuple(
         init_cache(*member, widened(memory, reach), len(source), room, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
-    return start(settings, caches, jnp.minimum(limits, max_length), max_length)
+    limits = jnp.minimum(limits, max_length)
+    return start(settings, caches, limits, max_length, prefix=prefix)

@@ -1,0 +1,65 @@
+"""What a translator is asked, answered: translations, their scores, words that belong together."""
+
+from collections.abc import Sequence
+
+from transformer.decoding.alignment import alignments, pharaoh
+from transformer.decoding.requests import Answer, Request
+from transformer.decoding.scoring import score_pairs
+from transformer.decoding.translator import Translator, hypotheses
+from transformer.model.batch import EOS
+
+
+def translated(
+    translator: Translator, requests: Sequence[Request], count: int, aligned: bool
+) -> list[list[Answer]]:
+    """The `count` best translations of each request, best first."""
+    texts = [request.text for request in requests]
+    prefixes = [request.prefix for request in requests]
+    found = hypotheses(translator, texts, count, prefixes if any(prefixes) else None)
+    sources = [text for text, of_one in zip(texts, found) for _ in of_one]
+    links = _links(translator, sources, [o.tokens for of_one in found for o in of_one], aligned)
+    return [
+        [
+            Answer(
+                one.text,
+                score=one.score,
+                log_prob=one.log_prob,
+                tokens=_pieces(translator, one.tokens),
+                alignment=next(links),
+            )
+            for one in of_one
+        ]
+        for of_one in found
+    ]
+
+
+def scored(
+    translator: Translator, requests: Sequence[Request], aligned: bool
+) -> list[list[Answer]]:
+    """How likely the translation of each request is, token by token."""
+    texts = [request.text for request in requests]
+    found = score_pairs(translator, texts, [request.translation for request in requests])
+    links = _links(translator, texts, [one.tokens for one in found], aligned)
+    return [
+        [
+            Answer(
+                request.translation,
+                log_prob=one.log_prob,
+                tokens=translator.tokenizers.target.pieces(one.tokens),
+                log_probs=one.log_probs,
+                alignment=next(links),
+            )
+        ]
+        for request, one in zip(requests, found)
+    ]
+
+
+def _links(translator: Translator, sources, found, aligned: bool):
+    """The alignment of each, as text; None where they are not asked for."""
+    if not aligned:
+        return iter([None] * len(sources))
+    return map(pharaoh, alignments(translator, sources, found))
+
+
+def _pieces(translator: Translator, tokens: Sequence[int]) -> list[str]:
+    return translator.tokenizers.target.pieces([token for token in tokens if token != EOS])

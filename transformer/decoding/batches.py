@@ -1,0 +1,104 @@
+"""Sentences of all lengths in batches of few shapes."""
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from transformer.config import DecodeConfig, ModelConfig
+from transformer.data.batching import pad_sources
+from transformer.model.batch import PAD
+
+LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Source lengths to pad to, so that few shapes are compiled; above the last, powers of two."""
+
+MANY = 32
+"""A batch of so many sentences rather ends than that all of them are padded to a longer shape."""
+
+
+def last_position(models: Sequence[ModelConfig]) -> int:
+    """How many positions all of the models know."""
+    return min(m.max_positions if m.positions == "learned" else sys.maxsize for m in models)
+
+
+def longest_text(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
+    """Tokens that are read of a text, when one more stands beside them: BOS or EOS."""
+    return min(last_position(models) - 1, settings.max_source_length)
+
+
+def in_batches(
+    settings: DecodeConfig, sources: list[list[int]], order: list[int]
+) -> list[list[int]]:
+    """`order`, longest last, cut into batches; long sentences travel in smaller ones.
+
+    A batch ends where the next sentence would be padded to another length, if it has MANY.
+    """
+    batches: list[list[int]] = []
+    capacity = settings.batch_sentences * 128
+    while order:
+        rows = settings.batch_sentences
+        while rows > 1 and rows * len(sources[order[min(rows, len(order)) - 1]]) > capacity:
+            rows //= 2
+        lengths = [_padded_length(sources[i]) for i in order[:rows]]
+        rows = next((n for n in range(MANY, len(lengths)) if lengths[n] > lengths[n - 1]), rows)
+        batches.append(order[:rows])
+        order = order[rows:]
+    return batches
+
+
+def pad_batch(
+    models: Sequence[ModelConfig], settings: DecodeConfig, sources: list[list[int]]
+) -> Int[np.ndarray, "B S"]:
+    """One of few shapes: the rows a power of two, the length one of LENGTHS."""
+    length = min(max(map(_padded_length, sources)), last_position(models))
+    rows = min(1 << (len(sources) - 1).bit_length(), settings.batch_sentences)
+    return pad_sources(sources, rows, length)
+
+
+def teacher_forced_batches(
+    models: Sequence[ModelConfig],
+    settings: DecodeConfig,
+    sources: list[list[int]],
+    targets: list[list[int]],
+) -> Iterator[tuple[list[int], Int[np.ndarray, "B S"], Int[np.ndarray, "B T"]]]:
+    """The numbers of the pairs, their sources and their targets, in batches of few shapes; pairs of
+    which one is empty are in none."""
+    order = [number for number, source in enumerate(sources) if source and targets[number]]
+    order.sort(key=lambda number: max(len(sources[number]), len(targets[number])))
+    for numbers in in_batches(settings, sources, order):
+        source = pad_batch(models, settings, [sources[number] for number in numbers])
+        length = round_up(max(len(targets[number]) for number in numbers), LENGTHS)
+        length = min(length, last_position(models))
+        target = np.full((len(source), length), PAD, np.int32)
+        for row, number in enumerate(numbers):
+            target[row, : len(targets[number])] = targets[number]
+        yield numbers, source, target
+
+
+def _padded_length(source: list[int]) -> int:
+    """The length, EOS included, that a sentence is padded to."""
+    return round_up(len(source) + 1, LENGTHS)
+
+
+def round_up(length: int, lengths: Sequence[int]) -> int:
+    """The next of `lengths`; above the last, the next power of two."""
+    return next((n for n in lengths if n >= length), 1 << (length - 1).bit_length())
+
+
+def pad_prefixes(
+    models: Sequence[ModelConfig], settings: DecodeConfig, prefixes: list[list[int]], rows: int
+) -> Int[np.ndarray, "B P"] | None:
+    """What translations begin with, as a table of few lengths; None where there is nothing."""
+    longest = max(map(len, prefixes))
+    if longest == 0:
+        return None
+    most = settings.max_length or sys.maxsize
+    most = min(most, last_position(models)) - 1
+    if longest > most:
+        warnings.warn(f"a prefix of {longest:,} tokens was cut after {most:,}", stacklevel=2)
+    table = np.full((rows, round_up(min(longest, most), LENGTHS)), PAD, np.int32)
+    for number, prefix in enumerate(prefixes):
+        table[number, : min(len(prefix), most)] = prefix[:most]
+    return table

@@ -1,0 +1,114 @@
+"""Lines of text, tables or JSON: what a translator is asked, and how it answers."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from transformer.errors import UserError
+
+Form = Literal["text", "tsv", "json"]
+FIELDS = ("text", "prefix", "translation")
+"""Those of a JSON object that are read; others come back as they are."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A line of input: a text, what its translation is to begin with, or a translation to score."""
+
+    text: str
+    prefix: str = ""
+    translation: str = ""
+    others: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A translation and what is known of it; None where it was not asked for."""
+
+    translation: str
+    score: float | None = None
+    log_prob: float | None = None
+    tokens: Sequence[str] | None = None
+    log_probs: Sequence[float] | None = None
+    alignment: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Those that are known, as JSON has them."""
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        rounded = {name: round(n, 6) for name, n in known.items() if isinstance(n, float)}
+        if self.log_probs is not None:
+            rounded["log_probs"] = [round(n, 6) for n in self.log_probs]
+        return known | rounded
+
+
+def read_requests(lines: Iterable[str], form: Form, scoring: bool) -> Iterator[Request]:
+    """The requests of lines of this form. Raises UserError naming a line that is none."""
+    for number, line in enumerate(lines, start=1):
+        if form == "text":
+            yield Request(line)
+        elif form == "tsv":
+            yield _of_table(number, line, scoring)
+        else:
+            yield _of_json(number, line, scoring)
+
+
+def _of_table(number: int, line: str, scoring: bool) -> Request:
+    columns = line.split("\t")
+    if scoring and len(columns) < 2:
+        raise UserError(f"line {number:,}: --score needs a translation after the text and a tab")
+    if len(columns) > 2:
+        raise UserError(f"line {number:,} has {len(columns)} columns: at most two, text and prefix")
+    second = columns[1] if len(columns) == 2 else ""
+    return Request(columns[0], **{"translation" if scoring else "prefix": second})
+
+
+def _of_json(number: int, line: str, scoring: bool) -> Request:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"line {number:,} is no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f'line {number:,} is no JSON object, such as {{"text": "..."}}')
+    needed = ("text", "translation") if scoring else ("text",)
+    for name in FIELDS:
+        value = values.get(name, None if name in needed else "")
+        if not isinstance(value, str):
+            raise UserError(f"line {number:,}: {name!r} must be a text")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"line {number:,}: {name!r} holds half a character") from None
+    read = {name: " ".join(values.pop(name, "").splitlines()) for name in FIELDS}
+    return Request(**read, others=values)
+
+
+def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:
+    """Lines of text for one request, counted from 0: the translation; of a list of the best, each
+    with number and score between bars, as Moses has them; with an alignment, that behind bars."""
+    lines = []
+    for answer in answers:
+        parts = [answer.translation]
+        if listing:
+            parts = [str(number), answer.translation, f"{answer.score:.6f}"]
+        if answer.alignment is not None:
+            parts.append(answer.alignment)
+        lines.append(" ||| ".join(parts))
+    return lines
+
+
+def as_scores(answer: Answer) -> str:
+    """A line for a translation that was scored: its log-probability, and the mean of its tokens."""
+    mean = answer.log_prob / max(len(answer.log_probs), 1)
+    scores = f"{answer.log_prob:.6f}\t{mean:.6f}"
+    return scores if answer.alignment is None else f"{scores}\t{answer.alignment}"
+
+
+def as_json(request: Request, answers: Sequence[Answer], listing: bool) -> str:
+    """A line of JSON for one request: its own fields, the best answer, and if asked for all."""
+    values = request.others | {"text": request.text} | answers[0].fields()
+    if request.prefix:
+        values["prefix"] = request.prefix
+    if listing:
+        values["nbest"] = [answer.fields() for answer in answers]
+    return json.dumps(values, ensure_ascii=False)
