@@ -384,6 +384,107 @@ def test_what_is_found_for_a_finished_sentence_stays_as_it_is():
     assert state.done.all()
 
 
+# ---------------------------------------------------------------- constraints
+
+
+def all_sequences(longest):
+    """Every sequence of text tokens with EOS behind it."""
+    words = [token for token in range(VOCABULARY) if token not in (PAD, BOS, EOS)]
+    for length in range(longest):
+        yield from ((*chosen, EOS) for chosen in itertools.product(words, repeat=length))
+
+
+def ngrams(sequence, order):
+    return [sequence[start : start + order] for start in range(len(sequence) - order + 1)]
+
+
+CONSTRAINTS = {
+    "no repeated token": ({"no_repeat_ngram": 1}, lambda s: len(set(s)) == len(s)),
+    "no repeated bigram": (
+        {"no_repeat_ngram": 2}, lambda s: len(set(ngrams(s, 2))) == len(ngrams(s, 2)),
+    ),
+    "no repeated trigram": (
+        {"no_repeat_ngram": 3}, lambda s: len(set(ngrams(s, 3))) == len(ngrams(s, 3)),
+    ),
+    "at least three tokens": ({"min_length": 3}, lambda s: len(s) > 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wide_beam_finds_the_best_of_all_sequences_that_are_allowed(name, seed):
+    settings, is_allowed = CONSTRAINTS[name]
+    longest, table = 5, random_table(seed, end=1.0)
+    config = DecodeConfig(beam_size=700, alpha=0.6, **settings)
+    result = run_on(config, table, [longest])
+    best = max(
+        (log_prob(table, 0, s) / penalty(config, len(s)), s)
+        for s in all_sequences(longest)
+        if is_allowed(s)
+    )
+    found = tuple(token for token in np.asarray(result.tokens)[0, 0].tolist() if token != PAD)
+    assert found == best[1]
+    assert float(result.scores[0, 0]) == pytest.approx(best[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_no_hypothesis_breaks_a_constraint(name, beam):
+    settings, is_allowed = CONSTRAINTS[name]
+    for seed in range(3):
+        result = run_on(DecodeConfig(beam_size=beam, **settings), random_table(seed), [3, 5, 9, 4])
+        real = np.asarray(result.scores) > IMPOSSIBLE / 2
+        rows = [
+            tuple(t for t in row if t != PAD) for row in np.asarray(result.tokens)[real].tolist()
+        ]
+        assert rows
+        assert all(is_allowed(row) for row in rows if row[-1] == EOS)
+
+
+@pytest.mark.parametrize("penalty_", [0.5, 2.0])
+def test_the_repetition_penalty_multiplies_log_probabilities_of_tokens_that_are_there(penalty_):
+    table, config = random_table(1), DecodeConfig(beam_size=700, repetition_penalty=penalty_)
+    result = run_on(config, table, [4])
+
+    def punished(sequence):
+        total, state, last = 0.0, 0, BOS
+        for place, token in enumerate(sequence):
+            state = next_state(state, last)
+            logits = table[state].astype(np.float64)
+            own = logits[token] - np.log(np.exp(logits).sum())
+            total += own * (penalty_ if token in sequence[:place] else 1)
+            last = token
+        return total / penalty(config, len(sequence))
+
+    best = max((punished(sequence), sequence) for sequence in all_sequences(4))
+    assert float(result.scores[0, 0]) == pytest.approx(best[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("prefix", [(4,), (5, 5), (6, 3, 4)])
+@pytest.mark.parametrize("beam", [1, 700])
+def test_sequences_begin_with_the_prefix_and_the_best_of_those_is_found(prefix, beam):
+    table, longest = random_table(2, end=1.0), 5
+    config = DecodeConfig(beam_size=beam, no_repeat_ngram=0)
+    rows = jnp.asarray([[*prefix, *[PAD] * (6 - len(prefix))], [PAD] * 6])
+    cache = {"state": jnp.repeat(jnp.asarray([0, 1]), beam)}
+    limits = jnp.asarray([longest, longest])
+    state = start(config, cache, limits, longest, prefix=rows)
+    step = partial(table_step, table)
+    result = finish(config, proceed(config, step, take_rows, state, longest))
+    found = [tuple(t for t in row if t != PAD) for row in np.asarray(result.tokens)[:, 0].tolist()]
+    assert found[0][: len(prefix)] == prefix
+    [free] = run_on(config, table, [longest], sentences=[1]).tokens[:, 0].tolist()
+    assert found[1] == tuple(t for t in free if t != PAD)  # without one as without prefixes
+    if beam > 1:
+        best = max(
+            (log_prob(table, 0, s) / penalty(config, len(s)), s)
+            for s in all_sequences(longest)
+            if s[: len(prefix)] == prefix
+        )
+        assert found[0] == best[1]
+        assert float(result.scores[0, 0]) == pytest.approx(best[0], rel=1e-4)
+
+
 # ---------------------------------------------------------------- parts
 
 

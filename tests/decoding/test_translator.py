@@ -10,14 +10,18 @@ import pytest
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.batches import teacher_forced_batches
 from transformer.decoding.ensemble import make_ensemble
+from transformer.decoding.scoring import score_pairs, token_log_probabilities
 from transformer.decoding.search import IMPOSSIBLE, SearchResult
 from transformer.decoding.translator import (
     hypotheses,
+    make_joint_translator,
     make_translator,
     search_batch,
     translate,
 )
+from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode, encode
 
@@ -224,6 +228,94 @@ def test_hypotheses_are_all_that_the_search_found_best_first(translator, tokeniz
         for one in of_one:
             assert PAD not in one.tokens and BOS not in one.tokens
             assert " ".join(tokenizers.target.decode([one.tokens])[0].splitlines()) == one.text
+
+
+def test_the_log_probability_of_a_hypothesis_is_that_of_reading_it_at_once(translator, tokenizers):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, beam_size=3))
+    ready = make_translator(config, params, tokenizers)
+    found = hypotheses(ready, SENTENCES, 3)
+    pairs = [
+        (sentence, one)
+        for sentence, of_one in zip(SENTENCES, found)
+        for one in of_one
+        if one.tokens
+    ]
+    assert len(pairs) > 12
+    parts = [tokenizers.source.encode([sentence])[0] for sentence, _ in pairs]
+    targets = [list(one.tokens) for _, one in pairs]
+    batches = teacher_forced_batches(ready.ensemble.models, config.decode, parts, targets)
+    for numbers, source, target in batches:
+        log_probs = token_log_probabilities(ready.ensemble, source, target).sum(1)
+        for number, log_prob in zip(numbers, log_probs):
+            assert pairs[number][1].log_prob == pytest.approx(float(log_prob), abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_begin_as_they_are_told_to(translator, tokenizers, beam):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, beam_size=beam))
+    ready = make_translator(config, params, tokenizers)
+    free = hypotheses(ready, SENTENCES, beam)
+    prefixes = ["the cat", "", "", "in the garden a dog", "b", "", "he", ""]
+    told = hypotheses(ready, SENTENCES, beam, prefixes)
+    for sentence, prefix, of_one, without in zip(SENTENCES, prefixes, told, free):
+        if not (prefix and sentence.strip()):
+            assert [one.tokens for one in of_one] == [one.tokens for one in without]
+            continue
+        [ids] = tokenizers.target.encode([prefix])
+        assert all(list(one.tokens[: len(ids)]) == ids for one in of_one)
+        assert len({one.tokens for one in of_one}) == len(of_one)
+
+
+def test_given_translations_are_scored_by_the_chain_rule(translator, tokenizers):
+    config, params, _ = translator
+    ready = make_translator(config, params, tokenizers)
+    targets = ["the dog", "a", "he", "birds", "", "we", "sing", "he"]
+    found = score_pairs(ready, SENTENCES, targets)
+    model = config.model
+    for source, target, one in zip(SENTENCES, targets, found):
+        if not source.strip():
+            assert one.tokens == () and one.log_prob == 0
+            continue
+        [read], [given] = tokenizers.source.rows([source]), tokenizers.target.rows([target])
+        assert list(one.tokens) == given
+        memory = encode(model, params, jnp.asarray([read]))
+        logits = decode(model, params, memory, jnp.asarray([[BOS, *given[:-1]]]))
+        expected = jax.nn.log_softmax(logits)[0, jnp.arange(len(given)), jnp.asarray(given)]
+        np.testing.assert_allclose(one.log_probs, expected, atol=1e-4)
+        assert one.log_prob == pytest.approx(float(expected.sum()), abs=1e-4)
+
+
+def test_an_ensemble_gives_the_mean_probability_of_its_models(
+    translator, tokenizers, random_params
+):
+    config, params, _ = translator
+    members = [(config.model, params), (config.model, random_params(config.model, seed=5))]
+    joint = make_joint_translator(members, config.decode, tokenizers)
+    alone = [make_translator(config, member, tokenizers) for _, member in members]
+    pair = ["we see the house"], ["the dog sings"]
+    [both], [first], [second] = (score_pairs(t, *pair) for t in (joint, *alone))
+    mean = np.log((np.exp(first.log_probs) + np.exp(second.log_probs)) / 2)
+    np.testing.assert_allclose(both.log_probs, mean, atol=1e-4)
+
+
+def test_a_pair_that_is_too_long_to_be_scored_is_named(translator, tokenizers):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, max_source_length=10))
+    with pytest.raises(UserError, match="'a dog' or its translation has"):
+        score_pairs(make_translator(config, params, tokenizers), ["a dog"], ["the garden " * 3])
+
+
+def test_a_text_that_is_too_long_is_translated_sentence_by_sentence(translator, tokenizers):
+    run = translator[2]
+    sentences = ["we see the house. ", "birds sing.  ", "he goes."]
+    apart = run(sentences)
+    longest = max(map(len, tokenizers.source.encode(sentences)))
+    assert run(["".join(sentences), "a dog"], max_source_length=longest) == [
+        " ".join(apart),
+        *run(["a dog"]),
+    ]
 
 
 def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(

@@ -126,18 +126,17 @@ def score_pairs(
     """
     models, settings = translator.ensemble.models, translator.settings
     longest = longest_text(models, settings)
-    rows = [
-        side.encode(list(texts)) for side, texts in zip(translator.tokenizers, (sources, targets))
-    ]
-    for number, pair in enumerate(zip(*rows), start=1):
-        if max(map(len, pair)) > longest:
+    source_side, target_side = translator.tokenizers
+    read, given = source_side.encode(list(sources)), target_side.encode(list(targets))
+    for source, target, text in zip(read, given, sources):
+        if (length := max(len(source), len(target))) > longest:
             raise UserError(
-                f"pair {number:,} has {max(map(len, pair)):,} tokens: at most {longest:,} can be "
-                "scored (decode.max_source_length, or model.max_positions)"
+                f"{text[:60]!r} or its translation has {length:,} tokens: at most {longest:,} can "
+                "be scored (decode.max_source_length, or model.max_positions)"
             )
-    ended = [[*target, EOS] for target in rows[1]]
+    ended = [[*target, EOS] for target in given]
     found = [Scored((), ())] * len(sources)
-    for numbers, source, target in teacher_forced_batches(models, settings, rows[0], ended):
+    for numbers, source, target in teacher_forced_batches(models, settings, read, ended):
         log_probs = token_log_probabilities(translator.ensemble, source, target)
         for number, of_one in zip(numbers, log_probs.tolist()):
             length = len(ended[number])

@@ -1,0 +1,128 @@
+"""Words that belong together: in a model whose alignment is known, and how pieces become words."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from transformer.config import Config, DecodeConfig, ModelConfig, OptimizerConfig, TrainConfig
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.alignment import alignments, pharaoh, word_links, word_numbers
+from transformer.decoding.translator import hypotheses, make_translator
+from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.training.optimizer import hyperparameters
+from transformer.training.step import init_state, update
+
+WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kiwi", "lynx"]
+LONGEST = 7
+
+
+def reversed_batch(tokenizer, generator, rows=64):
+    """Words, each at most once, and as their translation the same words from last to first."""
+    source, target, target_in = np.full((3, rows, 2 * LONGEST), PAD, np.int32)
+    for row in range(rows):
+        words = generator.choice(WORDS, generator.integers(2, LONGEST), replace=False)
+        ids, backwards = tokenizer.rows([" ".join(words), " ".join(words[::-1])])
+        source[row, : len(ids)], target[row, : len(backwards)] = ids, backwards
+        target_in[row, : len(backwards)] = [BOS, *backwards[:-1]]
+    return Batch(source, target_in, target)
+
+
+@pytest.fixture(scope="module")
+def reversing():
+    """A translator that has learned to turn the order of words around."""
+    tokenizer = train_tokenizer([" ".join([*WORDS, "."])] * 2, "word", 40)
+    size = tokenizer.vocab_size
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 64, "num_heads": 2}
+    config = Config(
+        model=ModelConfig(size, size, **layers, dropout=0.0, norm="pre"),
+        optimizer=OptimizerConfig(warmup_steps=100),
+        train=TrainConfig(label_smoothing=0.0),
+        decode=DecodeConfig(beam_size=2),
+    )
+    state = init_state(config.model, jax.random.key(0))
+    step = partial(jax.jit(partial(update, config.model, 1, 1)), hyperparameters(config))
+    generator = np.random.default_rng(0)
+    for _ in range(500):
+        state, _ = step(state, reversed_batch(tokenizer, generator))
+    return make_translator(config, state.params, Tokenizers(tokenizer, tokenizer))
+
+
+def test_the_words_of_a_reversal_are_linked_to_their_places(reversing):
+    generator = np.random.default_rng(1)
+    sources = [
+        " ".join(generator.choice(WORDS, generator.integers(2, LONGEST), replace=False))
+        for _ in range(100)
+    ]
+    found = [one[0] for one in hypotheses(reversing, sources)]
+    right = [" ".join(source.split()[::-1]) == one.text for source, one in zip(sources, found)]
+    assert np.mean(right) > 0.9, "it has not learned the task"
+    links = alignments(reversing, sources, [one.tokens for one in found])
+    count = [len(source.split()) for source in sources]
+    expected = [[(n - 1 - word, word) for word in range(n)] for n in count]
+    hits = [
+        link in wanted
+        for of_one, wanted, is_right in zip(links, expected, right)
+        if is_right
+        for link in of_one
+    ]
+    assert np.mean(hits) > 0.95
+    assert all(len(of_one) == n for of_one, n, is_right in zip(links, count, right) if is_right)
+
+
+def test_a_text_in_parts_is_linked_as_its_parts_are(reversing):
+    sentences = ["ant bee cat .", "dog eel .", "fox gnu hen ."]
+    alone = [one[0] for one in hypotheses(reversing, sentences)]
+    apart = alignments(reversing, sentences, [one.tokens for one in alone])
+    settings = reversing.settings
+    longest = max(map(len, reversing.tokenizers.source.encode(sentences)))
+    cut = replace(reversing, settings=replace(settings, max_source_length=longest))
+    text = " ".join(sentences)
+    [[whole]] = hypotheses(cut, [text])
+    assert whole.text == " ".join(one.text for one in alone)
+    assert whole.log_prob == pytest.approx(sum(one.log_prob for one in alone), abs=1e-4)
+    [links] = alignments(cut, [text], [whole.tokens])
+    expected, before = [], [0, 0]
+    for sentence, one, of_one in zip(sentences, alone, apart):
+        expected += [(s + before[0], t + before[1]) for s, t in of_one]
+        before = [before[0] + len(sentence.split()), before[1] + len(one.text.split())]
+    assert links == expected
+
+
+def test_pieces_of_a_word_count_together():
+    source = ["\u2581the", "\u2581ho", "u", "se"]
+    target = ["\u2581das", "\u2581Ha", "us"]
+    attention = np.zeros((4, 6))  # a row and two columns more, which do not count
+    attention[0, 0] = 1
+    attention[1, [0, 1, 2, 3]] = [0.4, 0.25, 0.25, 0.1]
+    attention[2, 0] = 0.5
+    attention[:, 5] = 9
+    assert word_links(attention, source, target) == [(0, 0), (0, 1)]
+    attention[2, 3] = 0.7
+    assert word_links(attention, source, target) == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    "pieces, words",
+    [
+        (["\u2581a", "b", "\u2581c"], [0, 0, 1]),
+        (["\u2581", "a", "\u2581", "b"], [0, 0, 1, 1]),
+        (["\u2581a", "\u2581", "\u2581b"], [0, 1, 1]),
+        (["a", "b", "\u2581c"], [0, 0, 1]),
+        ([], []),
+    ],
+)
+def test_words_begin_with_blanks(pieces, words):
+    assert word_numbers(pieces).tolist() == words
+
+
+def test_links_are_written_by_source_word_then_target_word():
+    assert pharaoh([(2, 0), (0, 1), (0, 0)]) == "0-0 0-1 2-0"
+    assert pharaoh([]) == ""
+
+
+def test_what_is_empty_has_no_links(reversing):
+    assert alignments(reversing, ["", "ant"], [[], [EOS]]) == [[], []]

@@ -1,0 +1,75 @@
+"""Lines of text, tables and JSON in; translations, lists and JSON out."""
+
+import json
+
+import pytest
+
+from transformer.decoding.requests import (
+    Answer,
+    Request,
+    as_json,
+    as_scores,
+    as_text,
+    read_requests,
+)
+from transformer.errors import UserError
+
+
+def read(line, form, scoring=False):
+    [request] = read_requests([line], form, scoring)
+    return request
+
+
+def test_lines_become_requests():
+    assert read("a\tb", "text") == Request("a\tb")
+    assert read("a", "tsv") == Request("a")
+    assert read("a\tb", "tsv") == Request("a", prefix="b")
+    assert read("a\tb", "tsv", scoring=True) == Request("a", translation="b")
+    line = '{"text": "a", "prefix": "b", "id": [7]}'
+    assert read(line, "json") == Request("a", prefix="b", others={"id": [7]})
+
+
+@pytest.mark.parametrize(
+    "line, form, scoring, words",
+    [
+        ("a", "tsv", True, "line 1: --score needs a translation"),
+        ("a\tb\tc", "tsv", False, "line 1 has 3 columns"),
+        ("{", "json", False, "line 1 is no JSON"),
+        ("[" * 100_000, "json", False, "line 1 is no JSON"),
+        ("[1]", "json", False, "line 1 is no JSON object"),
+        ("{}", "json", False, "line 1: 'text' must be a text"),
+        ('{"text": 3}', "json", False, "'text' must be a text"),
+        ('{"text": "a", "prefix": null}', "json", False, "'prefix' must be a text"),
+        ('{"text": "a"}', "json", True, "'translation' must be a text"),
+        ('{"text": "\\ud800"}', "json", False, "'text' holds half a character"),
+    ],
+)
+def test_a_line_that_is_none_is_named(line, form, scoring, words):
+    with pytest.raises(UserError, match=words):
+        read(line, form, scoring)
+
+
+BEST = Answer("ein Hund", score=-0.5, log_prob=-1.25, tokens=["ein", "Hund"], alignment="0-0 1-1")
+SECOND = Answer("Hunde", score=-2.0, log_prob=-3.0, tokens=["Hunde"])
+
+
+def test_answers_as_text():
+    assert as_text(4, [SECOND], listing=False) == ["Hunde"]
+    assert as_text(4, [BEST], listing=False) == ["ein Hund ||| 0-0 1-1"]
+    assert as_text(4, [BEST, SECOND], listing=True) == [
+        "4 ||| ein Hund ||| -0.500000 ||| 0-0 1-1",
+        "4 ||| Hunde ||| -2.000000",
+    ]
+    scored = Answer("x", log_prob=-3.0, tokens=["a", "b"], log_probs=[-1.0, -2.0])
+    assert as_scores(scored) == "-3.000000\t-1.500000"
+
+
+def test_answers_as_json_keep_what_came_along():
+    request = Request("a dog", prefix="ein", others={"id": 7, "score": "theirs"})
+    values = json.loads(as_json(request, [BEST, SECOND], listing=True))
+    assert values["id"] == 7 and values["text"] == "a dog" and values["prefix"] == "ein"
+    assert values["translation"] == "ein Hund" and values["score"] == -0.5
+    assert values["nbest"][1] == {
+        "translation": "Hunde", "score": -2.0, "log_prob": -3.0, "tokens": ["Hunde"],
+    }  # fmt: skip
+    assert "nbest" not in json.loads(as_json(request, [BEST], listing=False))
