@@ -55,7 +55,12 @@ ALLOWED = {
     "transformer.data": EVERYWHERE | {"transformer.machine", "transformer.model.batch"},
     "transformer.training": EVERYWHERE | {"transformer.model"},
     "transformer.decoding.search": EVERYWHERE
-    | {"transformer.model.batch", "transformer.decoding.constraints"},
+    | {
+        "transformer.model.batch",
+        "transformer.decoding.candidates",
+        "transformer.decoding.constraints",
+    },
+    "transformer.decoding.candidates": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding.constraints": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding": EVERYWHERE
     | {

@@ -47,12 +47,12 @@ def test_the_next_token_has_the_mean_of_the_models_probabilities(members):
     target = np.array([[BOS, 4, 5], [BOS, 11, 12]], np.int32)
     for position in range(3):
         tokens = jnp.asarray(target[:, position])
-        logits, caches = compiled_step(ensemble.models, ensemble.params, caches, tokens)
+        found, caches = compiled_step(ensemble.models, ensemble.params, caches, tokens)
     each = [
         translated(model, params, jnp.asarray(SOURCE), jnp.asarray(target))[:, -1]
         for model, params in members
     ]
-    np.testing.assert_allclose(jax.nn.softmax(logits), (each[0] + each[1]) / 2, atol=1e-6)
+    np.testing.assert_allclose(found.probabilities, (each[0] + each[1]) / 2, atol=1e-6)
     assert not np.allclose(each[0], each[1], atol=1e-3)
 
 

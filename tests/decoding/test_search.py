@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from transformer.config import DecodeConfig
+from transformer.decoding.candidates import best_continuations, likeliest
 from transformer.decoding.search import (
     IMPOSSIBLE,
     SearchState,
     advance,
     advance_greedily,
-    best_continuations,
     finish,
-    likeliest,
     normalise,
     proceed,
     search,

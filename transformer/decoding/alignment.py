@@ -1,6 +1,7 @@
 """Which source words the words of a translation come from, by cross-attention."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float, Int
 from transformer.data.tokenizer import BLANK
 from transformer.decoding.batches import teacher_forced_batches
 from transformer.decoding.scoring import attention_to_source
-from transformer.decoding.translator import Part, Translator, split
+from transformer.decoding.translator import BATCHES_AT_ONCE, Part, Translator, split
 from transformer.model.batch import EOS
 
 Links = list[tuple[int, int]]
@@ -49,11 +50,14 @@ def _links_of_parts(
 ) -> list[_Linked]:
     source_side, target_side = translator.tokenizers
     attention: dict[int, np.ndarray] = {}
-    for numbers, source, target in teacher_forced_batches(
-        translator.ensemble.models, translator.settings, [part.source for part in parts], targets
-    ):
-        found = attention_to_source(translator.ensemble, source, target)
-        attention |= dict(zip(numbers, found))
+    sources = [part.source for part in parts]
+    models, settings = translator.ensemble.models, translator.settings
+    batches = [*teacher_forced_batches(models, settings, sources, targets)]
+    tables = [batch[1:] for batch in batches]
+    with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+        read = pool.map(lambda pair: attention_to_source(translator.ensemble, *pair), tables)
+        for (numbers, *_), found in zip(batches, read):
+            attention |= dict(zip(numbers, found))
     linked = []
     for number, (part, target) in enumerate(zip(parts, targets)):
         pieces = (

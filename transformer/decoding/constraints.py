@@ -9,10 +9,14 @@ from transformer.config import DecodeConfig
 from transformer.model.batch import EOS, PAD
 
 
-def apply_to(config: DecodeConfig, prefix: Int[Array, "B P"] | None) -> bool:
-    """Whether a search has any of these constraints."""
-    wants = config.repetition_penalty != 1 or config.no_repeat_ngram or config.min_length
-    return prefix is not None or bool(wants)
+def throughout(config: DecodeConfig) -> bool:
+    """Whether a search is constrained at every token."""
+    return bool(config.repetition_penalty != 1 or config.no_repeat_ngram or config.min_length)
+
+
+def prefix_goes_on(prefix: Int[Array, "B P"], position: Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether the next token of some sentence is given."""
+    return (position < prefix.shape[1]) & (_at(prefix, position) != PAD).any()
 
 
 def constrained(

@@ -15,6 +15,7 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from transformer.config import ModelConfig
+from transformer.decoding.candidates import Mixture
 from transformer.decoding.sampling import Sampling, SamplingState
 from transformer.decoding.search import BeamSearch, SearchResult, SearchState
 from transformer.model.cached_decoder import (
@@ -63,19 +64,17 @@ def ensemble_step(
     params: tuple[DecodingParams, ...],
     caches: Caches,
     tokens: Int[Array, "R"],
-) -> tuple[Float[Array, "R V"], Caches]:
-    """Logits of one model, or the logarithm of the mean probability of several."""
+) -> tuple[Float[Array, "R V"] | Mixture, Caches]:
+    """Logits of one model, or the mean probability of several."""
     steps = [decode_step(*member, tokens) for member in zip(models, params, caches)]
     logits, caches = zip(*steps)
-    return mean_log_probs(logits), caches
+    return logits[0] if len(logits) == 1 else mixture(logits), caches
 
 
-def mean_log_probs(logits: Sequence[Float[Array, "*B V"]]) -> Float[Array, "*B V"]:
-    """The logarithm of the mean of several models' probabilities; the logits of a single one."""
-    if len(logits) == 1:
-        return logits[0]
-    log_probs = jax.nn.log_softmax(jnp.stack(logits).astype(jnp.float32))
-    return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(len(logits))
+def mixture(logits: Sequence[Float[Array, "*B V"]]) -> Mixture:
+    """The mean of several models' probabilities."""
+    each = [jax.nn.softmax(of_one.astype(jnp.float32)) for of_one in logits]
+    return Mixture(sum(each) / len(each))
 
 
 def reorder_all(caches: Caches, rows: Int[Array, "R"]) -> Caches:

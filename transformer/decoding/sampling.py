@@ -13,12 +13,12 @@ from flax import struct
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from transformer.decoding.candidates import as_logits, text_alone
 from transformer.decoding.search import (
     Cache,
     Reorder,
     SearchResult,
     Step,
-    text_alone,
     until_paused,
 )
 
@@ -107,8 +107,8 @@ class Sampling:
 
 def draw(step: Step, state: SamplingState) -> SamplingState:
     """One token for every sample that has not ended."""
-    logits, cache = step(state.cache, state.last.reshape(-1))
-    logits = logits.astype(jnp.float32).reshape(*state.last.shape, -1)
+    given, cache = step(state.cache, state.last.reshape(-1))
+    logits = as_logits(given).reshape(*state.last.shape, -1)
     allowed = restricted(state.choice, text_alone(logits, jnp.arange(logits.shape[-1])))
     keys = jax.vmap(lambda key: jax.random.fold_in(key, state.position))(state.keys)
     drawn = jax.vmap(lambda key, logits: jax.random.categorical(key, logits))(keys, allowed)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from transformer.config import ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.decoding.batches import longest_text, teacher_forced_batches
-from transformer.decoding.ensemble import Ensemble, make_ensemble, mean_log_probs
+from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.translator import Translator
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
@@ -63,14 +63,13 @@ def attention_to_source(
 
 @partial(jax.jit, static_argnums=0)
 def _token_log_probs(models, params, source, target_in, target) -> Float[Array, "B T"]:
-    each = [
-        logits(output_layer(member.params), _read(model, member, source, target_in)[0])
-        for model, member in zip(models, params)
-    ]
-    chosen = jnp.take_along_axis(
-        jax.nn.log_softmax(mean_log_probs(each)), target[..., None], axis=2
-    )
-    return jnp.where(target == PAD, 0, chosen[..., 0])
+    def log_probs(model, member):
+        x, _ = _read(model, member, source, target_in)
+        every = jax.nn.log_softmax(logits(output_layer(member.params), x))
+        return jnp.take_along_axis(every, target[..., None], axis=2)[..., 0]
+
+    each = jnp.stack([log_probs(*member) for member in zip(models, params)])
+    return jnp.where(target == PAD, 0, jax.nn.logsumexp(each, axis=0) - jnp.log(len(each)))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -21,10 +21,19 @@ from jaxtyping import Bool, Float, Int
 
 from transformer.config import DecodeConfig
 from transformer.decoding import constraints
+from transformer.decoding.candidates import (
+    Mixture,
+    as_logits,
+    best_continuations,
+    largest,
+    likeliest,
+    text_alone,
+    without,
+)
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
-Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"], Cache]]
+Step = Callable[[Cache, Int[Array, "R"]], tuple["Float[Array, 'R V'] | Mixture", Cache]]
 Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
 State = TypeVar("State")
 IMPOSSIBLE = -1e9
@@ -198,21 +207,35 @@ def _next_tokens(
 ) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"], Cache]:
     """For each hypothesis the `count` tokens that it goes on with best, and their
     log-probabilities."""
-    logits, cache = _next_logits(config, step, state)
-    count = min(count, logits.shape[-1] - 2)  # without PAD and BOS
-    if not constraints.apply_to(config, state.prefix):
-        return *likeliest(logits, count, config.forbidden), cache
-    log_probs = constraints.constrained(
-        config, state.open, state.position, state.prefix, jax.nn.log_softmax(logits)
-    )
-    return *largest(without(log_probs, config.forbidden), count), cache
+    given, cache = step(state.cache, state.last.reshape(-1))
+    given = jax.tree.map(lambda rows: rows.reshape(*state.last.shape, -1), given)
+    count = min(count, jax.tree.leaves(given)[0].shape[-1] - 2)  # without PAD and BOS
+
+    def freely():
+        if isinstance(given, Mixture) and not (config.renormalise or config.forced_end):
+            best, tokens = largest(without(given.probabilities, config.forbidden), count)
+            return jnp.log(jnp.maximum(best, 0)), tokens
+        return likeliest(_next_logits(config, state, given), count, config.forbidden)
+
+    def within_constraints():
+        log_probs = jax.nn.log_softmax(_next_logits(config, state, given))
+        log_probs = constraints.constrained(
+            config, state.open, state.position, state.prefix, log_probs
+        )
+        return largest(without(log_probs, config.forbidden), count)
+
+    if constraints.throughout(config):
+        return *within_constraints(), cache
+    if state.prefix is None:
+        return *freely(), cache
+    is_given = constraints.prefix_goes_on(state.prefix, state.position)
+    return *jax.lax.cond(is_given, within_constraints, freely), cache
 
 
 def _next_logits(
-    config: DecodeConfig, step: Step, state: SearchState
-) -> tuple[Float[Array, "B W V"], Cache]:
-    logits, cache = step(state.cache, state.last.reshape(-1))
-    logits = logits.astype(jnp.float32).reshape(*state.last.shape, -1)
+    config: DecodeConfig, state: SearchState, given: Array | Mixture
+) -> Float[Array, "B W V"]:
+    logits = as_logits(given)
     tokens = jnp.arange(logits.shape[-1])
     if config.renormalise:
         logits = without(text_alone(logits, tokens), config.forbidden)
@@ -220,79 +243,7 @@ def _next_logits(
         is_last = state.position + 1 >= state.limits
         end_alone = jnp.where(tokens == EOS, 0, -jnp.inf)
         logits = jnp.where(is_last[:, None, None], end_alone, logits)
-    return logits, cache
-
-
-def best_continuations(
-    totals: Float[Array, "B W"],
-    each: Float[Array, "B W C"],
-    tokens: Int[Array, "B W C"],
-    count: int,
-) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]]:
-    """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token.
-
-    They are among the best tokens of each hypothesis, which are quicker to find.
-    """
-    batch = len(totals)
-    candidates = (totals[..., None] + each).reshape(batch, -1)
-    best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
-    origins = index // each.shape[-1]
-    return best, origins, jnp.take_along_axis(tokens.reshape(batch, -1), index, 1)
-
-
-def likeliest(
-    logits: Float[Array, "B W V"], count: int, forbidden: tuple[int, ...] = (), width: int = 64
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The `count` largest log-probabilities, largest first, and their tokens: never PAD, BOS or one
-    that is forbidden.
-
-    Those have their share of the softmax, so that scores are the model's.
-    """
-    chunks = _chunks(without(logits, forbidden), width)
-    maxima = chunks.max(-1)
-    most = (logits if forbidden else maxima).max(-1, keepdims=True)  # of all, for the softmax
-    best, tokens = _largest_in(chunks, maxima, count)
-    log_z = jnp.log(jnp.exp(logits - most).sum(-1, keepdims=True))
-    return (best - most) - log_z, tokens
-
-
-def largest(
-    scores: Float[Array, "B W V"], count: int, width: int = 64
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The `count` largest scores, largest first, and their tokens: never PAD or BOS."""
-    chunks = _chunks(scores, width)
-    return _largest_in(chunks, chunks.max(-1), count)
-
-
-def _chunks(logits: Float[Array, "B W V"], width: int) -> Float[Array, "B W P width"]:
-    filling = ((0, 0), (0, 0), (0, -logits.shape[-1] % width))
-    chunks = jnp.pad(logits, filling, constant_values=-jnp.inf)
-    return chunks.reshape(*logits.shape[:2], -1, width)
-
-
-def _largest_in(
-    chunks: Float[Array, "B W P width"], maxima: Float[Array, "B W P"], count: int
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The largest are in the chunks of tokens with the `count` largest maxima, which are soon
-    found."""
-    width = chunks.shape[-1]
-    maxima = maxima.at[..., 0].set(text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
-    _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
-    chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
-    candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
-    candidates = text_alone(candidates, chosen[..., None] * width + jnp.arange(width))
-    best, place = jax.lax.top_k(candidates.reshape(*chunks.shape[:2], -1), count)
-    return best, jnp.take_along_axis(chosen, place // width, 2) * width + place % width
-
-
-def text_alone(logits: Array, tokens: Array) -> Array:
-    """The logits, out of reach where the token is PAD or BOS."""
-    return jnp.where((tokens == PAD) | (tokens == BOS), -jnp.inf, logits)
-
-
-def without(logits: Array, forbidden: tuple[int, ...]) -> Array:
-    """The logits, out of reach at these tokens."""
-    return logits.at[..., jnp.array(forbidden)].set(-jnp.inf) if forbidden else logits
+    return logits
 
 
 def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:
