@@ -1,6 +1,7 @@
 """Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/.
 
-A translator is scored by BLEU and chrF; every model by how likely the text is to it.
+A translator is scored by BLEU, chrF and TER; every model by how likely the text is to it. With
+`--compare` two translators are held against each other, `--scores` shows what has been kept.
 """
 
 import signal
@@ -8,9 +9,14 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.commands.command_line import EvalCommand, parse_with_run
+from transformer.commands.command_line import EvalCommand, member, parse_with_run
 from transformer.commands.program import run_command
 from transformer.config import Config, DecodeConfig
+
+COMPARABLE = (
+    "  comparable with scores of the same signature on the same test set; not with BLEU of "
+    "tokenised,\n  lower-cased or compound-split text, which papers often have"
+)
 
 NAMES = {
     "beam_size": "beam{}",
@@ -38,8 +44,16 @@ def main(words: list[str]) -> None:
     from dataclasses import replace
     from pathlib import Path
 
+    from transformer.evaluation.records import table
+
+    if command.scores:
+        kept = table(command.run) or f"nothing yet: python eval.py {command.run}"
+        print(kept.replace("\\|", "|"))
+        return
+
     from transformer.data.corpus import read_pairs
     from transformer.data.vocabularies import load_tokenizers
+    from transformer.errors import UserError
     from transformer.evaluation.scores import bleu_metric
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
@@ -53,6 +67,8 @@ def main(words: list[str]) -> None:
     config = replace(config, data=data)
     split = "test" if command.test_files else command.split
     translates = len(data.sides) == 2
+    if not translates and (command.compare or command.lowercased):
+        raise UserError(f"{command.run} is no translator: leave out --compare and --lowercased")
     if translates:
         bleu_metric(data.target)  # what it lacks is told now, not after the translating
     pairs = list(read_pairs(data, split))
@@ -69,8 +85,12 @@ def main(words: list[str]) -> None:
     record |= {"checkpoint": label, "decode": vars(config.decode)}
     translations = None
     if translates:
-        translations, scored = score_translations(config, params, tokenizers, pairs)
+        translations, scored = score_translations(
+            config, params, tokenizers, pairs, command.lowercased
+        )
         record |= scored
+        if command.compare:
+            record |= compare_with(command, config, pairs, translations)
     record["losses"] = score_likelihood(config, params, tokenizers, pairs)
 
     test_set = Path(command.test_files[0]).stem if command.test_files else split
@@ -80,8 +100,10 @@ def main(words: list[str]) -> None:
     keep(command.run / "eval" / stem, record, translations, data.target)
 
 
-def score_translations(config: Config, params, tokenizers, pairs) -> tuple[list[str], dict]:
-    """Translates; prints BLEU and chrF against the raw references, and returns all."""
+def score_translations(
+    config: Config, params, tokenizers, pairs, lowercased: bool
+) -> tuple[list[str], dict]:
+    """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
     import time
 
     from transformer.decoding.translator import make_translator, translate
@@ -95,11 +117,37 @@ def score_translations(config: Config, params, tokenizers, pairs) -> tuple[list[
         f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
         f"{seconds:.0f} s, {len(pairs) / seconds:.1f} sentences/s, compiling included"
     )
-    scores = score(translations, [target for _, target in pairs], config.data.target)
+    references = [target for _, target in pairs]
+    scores = score(translations, references, config.data.target, lowercased)
     for metric in scores:
         print(metric)
+    print(COMPARABLE)
     record = {"seconds": round(seconds, 1), "scores": [metric.to_dict() for metric in scores]}
     return translations, record
+
+
+def compare_with(command: EvalCommand, config: Config, pairs, translations: list[str]) -> dict:
+    """Translates with the other run, too; prints which one is better by each metric."""
+    from transformer.data.vocabularies import load_tokenizers
+    from transformer.decoding.translator import make_translator, translate
+    from transformer.errors import UserError
+    from transformer.evaluation.comparison import compare
+    from transformer.runs.checkpoints import load_params
+    from transformer.runs.folder import load_run_config
+
+    run, checkpoint = member(command.compare)
+    other = load_run_config(run)
+    if [other.data.source, other.data.target] != [config.data.source, config.data.target]:
+        raise UserError(f"--compare: {run} does not translate between these languages")
+    tokenizers = load_tokenizers(run / "tokenizer", other.data)
+    params, label = load_params(run, other, checkpoint)
+    theirs = translate(make_translator(other, params, tokenizers), [source for source, _ in pairs])
+    print(f"\nfirst: {command.run}; second: {run}, checkpoint {label}")
+    found = compare(translations, theirs, [target for _, target in pairs], config.data.target)
+    for one in found:
+        print(one)
+    compared = {"with": str(run), "checkpoint": label}
+    return {"compared": compared | {"metrics": [one.to_dict() for one in found]}}
 
 
 def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
@@ -147,6 +195,7 @@ def keep(path, record: dict, translations: list[str] | None, language: str) -> N
 
     from transformer.runs.folder import write_text
 
+    path = own_path(path, record["test_set"])
     try:
         path.parent.mkdir(exist_ok=True)
         if translations is not None:
@@ -158,6 +207,15 @@ def keep(path, record: dict, translations: list[str] | None, language: str) -> N
         return
     kept = "scores:" if translations is None else f"translations and scores: {path}.{language} and"
     print(f"{kept} {path}.json")
+
+
+def own_path(path, test_set: str):
+    """The path, or where another test set of that name has been kept there, one with a number."""
+    from transformer.evaluation.records import records
+
+    kept = {name: record["test_set"] for name, record in records(path.parents[1])}
+    names = [path.name, *(f"{path.name}-{number}" for number in range(2, len(kept) + 3))]
+    return path.with_name(next(n for n in names if kept.get(n, test_set) == test_set))
 
 
 def search_name(settings: DecodeConfig) -> str:

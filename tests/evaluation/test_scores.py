@@ -30,11 +30,23 @@ def test_scores_and_signatures_are_those_of_the_sacrebleu_command(tmp_path):
     for name, lines in (("hypotheses", HYPOTHESES), ("references", REFERENCES)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references")]
-    command += ["-i", str(tmp_path / "hypotheses"), "-m", "bleu", "chrf", "-w", "4", "--confidence"]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    ours = score(HYPOTHESES, REFERENCES, "de")
-    assert [metric.name for metric in ours] == ["BLEU", "chrF2"]
-    for metric, theirs in zip(ours, json.loads(output)):
+    command += ["-i", str(tmp_path / "hypotheses"), "-w", "4", "--confidence"]
+    asked = [["-m", "bleu", "chrf"], ["-m", "chrf", "--chrf-word-order", "2"], ["-m", "ter"]]
+    asked += [["-m", "bleu", "-lc"]]
+    output = [
+        subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout
+        for words in asked
+    ]
+    theirs = [json.loads(said) for said in output]
+    bleu_and_chrf, *others = theirs
+    expected = {one["name"]: one for one in [*bleu_and_chrf, *others[:2]]}
+    ours = score(HYPOTHESES, REFERENCES, "de", also_lowercased=True)
+    lowercased = ours.pop(1)
+    assert lowercased.name == "BLEU of lower-cased text"
+    assert lowercased.signature == others[2]["signature"]
+    assert lowercased.value == pytest.approx(others[2]["score"], abs=1e-4)
+    assert [metric.name for metric in ours] == [*expected] == ["BLEU", "chrF2", "chrF2++", "TER"]
+    for metric, theirs in zip(ours, expected.values()):
         assert metric.value == pytest.approx(theirs["score"], abs=1e-4)
         assert metric.signature == theirs["signature"]
         middle, half_width = theirs["confidence_mean"], theirs["confidence_var"]
@@ -59,7 +71,7 @@ def test_chinese_is_tokenized_as_chinese(language):
     expected = sacrebleu.corpus_bleu(NEARLY, [CHINESE], tokenize="zh").score
     assert expected > 10 * bleu(NEARLY, CHINESE, "de")
     assert bleu(NEARLY, CHINESE, language) == pytest.approx(expected)
-    metric, _ = score(NEARLY, CHINESE, language)
+    metric, *_ = score(NEARLY, CHINESE, language)
     assert metric.value == pytest.approx(expected) and "tok:zh" in metric.signature
 
 
@@ -74,8 +86,7 @@ def test_a_tokenizer_that_is_not_installed_is_named(language, monkeypatch):
 @pytest.mark.parametrize("right, wrong, end", [(1, 3, "low"), (4, 1, "high")])
 def test_the_interval_ends_where_scores_end(right, wrong, end):
     hypotheses = REFERENCES[:right] + ["xyz uvw"] * wrong
-    metrics = score(hypotheses, REFERENCES[:right] + REFERENCES[4:] * wrong, "de")
-    assert len(metrics) == 2
+    metrics = score(hypotheses, REFERENCES[:right] + REFERENCES[4:] * wrong, "de")[:2]
     for metric in metrics:
         assert getattr(metric, end) == {"low": 0, "high": 100}[end]
         assert 0 <= metric.low < metric.value < metric.high <= 100
@@ -88,7 +99,7 @@ def test_the_interval_holds_the_value_and_has_a_width():
 
 def test_perfect_translations_score_100():
     assert [metric.value for metric in score(REFERENCES, REFERENCES, "de")] == pytest.approx(
-        [100, 100]
+        [100, 100, 100, 0]
     )
 
 

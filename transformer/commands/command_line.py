@@ -66,6 +66,13 @@ class EvalCommand:
     test_files: tuple[str, ...] = ()
     """Another test set: source file and reference file, the file of the one side there is, or one
     .tsv file."""
+    compare: str = ""
+    """Another run, or RUN:CHECKPOINT, to be compared with on the same test set: which one is
+    better, and how sure that is."""
+    lowercased: bool = False
+    """BLEU of lower-cased text too, as older papers have it."""
+    scores: bool = False
+    """Show all scores that have been kept of the run, and score nothing."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 

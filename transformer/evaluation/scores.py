@@ -1,15 +1,16 @@
-"""sacreBLEU's BLEU and chrF, with what is needed to compare them: signature and interval."""
+"""sacreBLEU's BLEU, chrF and TER, with what is needed to compare them: signature and interval."""
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from transformer.errors import UserError
 
 RESAMPLES = 1000
+Metric = BLEU | CHRF | TER
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Score:
     """One metric over a test set; `low` and `high` bound its 95 % bootstrap interval.
 
     sacreBLEU's interval is as wide on both sides of a mean; ours ends at 0 and 100, where scores
-    do. Both are None where the score is so near 0 that sacreBLEU gives no interval.
+    do (TER has no upper end). Both are None where the score is so near 0 that sacreBLEU gives no
+    interval.
     """
 
     name: str
@@ -37,18 +39,37 @@ class Score:
         return asdict(self)
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> list[Score]:
-    """BLEU (cased) and chrF of detokenized text against raw references.
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    also_lowercased: bool = False,
+) -> list[Score]:
+    """BLEU (cased), chrF, chrF++ and TER of detokenized text against raw references.
 
-    The language, such as "de", decides how BLEU finds words: see `bleu_metric`.
+    The language, such as "de", decides how BLEU finds words: see `bleu_metric`. With
+    `also_lowercased` there is BLEU of lower-cased text too, under a name that says so.
     The interval comes from resampling the sentences 1,000 times (Koehn, 2004).
     Raises UserError when the counts differ, which sacreBLEU would overlook.
     """
     _check_counts(hypotheses, references)
-    return [_score(metric, hypotheses, references) for metric in (bleu_metric(language), CHRF())]
+    found = [_score(metric, hypotheses, references) for metric in metrics(language)]
+    if also_lowercased:
+        lowercased = _score(bleu_metric(language, lowercase=True), hypotheses, references)
+        found.insert(1, replace(lowercased, name="BLEU of lower-cased text"))
+    return found
 
 
-def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+NAMES = ("BLEU", "chrF2", "chrF2++", "TER")
+"""Of the metrics; of TER less is better."""
+
+
+def metrics(language: str) -> list[Metric]:
+    """What a translator is scored by, in the order of NAMES."""
+    return [bleu_metric(language), CHRF(), CHRF(word_order=2), TER()]
+
+
+def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     hypotheses, references = list(hypotheses), [list(references)]
     try:
         result = metric.corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)
@@ -59,7 +80,8 @@ def _score(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[
     low = high = None
     if "confidence_mean" in report:
         low = max(0.0, report["confidence_mean"] - report["confidence_var"])
-        high = min(100.0, report["confidence_mean"] + report["confidence_var"])
+        high = report["confidence_mean"] + report["confidence_var"]
+        high = high if isinstance(metric, TER) else min(100.0, high)
     return Score(result.name, result.score, low, high, signature)
 
 
@@ -69,7 +91,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) ->
     return bleu_metric(language).corpus_score(list(hypotheses), [list(references)]).score
 
 
-def bleu_metric(language: str) -> BLEU:
+def bleu_metric(language: str, lowercase: bool = False) -> BLEU:
     """sacreBLEU's BLEU for text in a language: with its tokenizer for zh, ja and ko, else 13a.
 
     A region after the language, as in zh-CN, changes nothing.
@@ -77,7 +99,7 @@ def bleu_metric(language: str) -> BLEU:
     """
     language = re.split("[-_]", language.lower())[0]
     try:
-        return BLEU(trg_lang=language)
+        return BLEU(trg_lang=language, lowercase=lowercase)
     except RuntimeError as error:
         raise UserError(
             f"BLEU of text in {language} needs a tokenizer: pip install 'sacrebleu[{language}]'"

@@ -1,10 +1,10 @@
 """A model card: the README.md of a model that is handed on."""
 
-import json
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.settings import by_name
+from transformer.evaluation.records import table
 from transformer.interchange.model import ORIGIN
 
 
@@ -43,7 +43,7 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 
 ## Scores
 
-{_scores(run)}
+{table(run) or "Not scored yet (eval.py)."}
 
 ## Settings
 
@@ -51,31 +51,6 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 | --- | --- |
 {settings}
 """
-
-
-def _scores(run: Path) -> str:
-    """What eval.py has found, as a table."""
-    rows = []
-    for path in sorted((run / "eval").glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            decode = record["decode"]
-            search = f"beam {decode['beam_size']}, alpha {decode['alpha']}"
-            for score in record.get("scores", []):
-                low, high = score["low"], score["high"]
-                interval = "-" if low is None else f"{low:.1f} to {high:.1f}"
-                rows.append(
-                    f"| {path.stem} ({record['sentences']:,} sentences) | {search} "
-                    f"| {score['name']} {score['value']:.1f} | {interval} | {score['signature']} |"
-                )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue  # not a record of eval.py
-    if not rows:
-        return "Not scored yet (eval.py)."
-    head = (
-        "| test set | search | score | 95 % interval | signature |\n| --- | --- | --- | --- | --- |"
-    )
-    return "\n".join([head, *rows])
 
 
 def _shown(value: object) -> str:

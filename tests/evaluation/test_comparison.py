@@ -1,0 +1,56 @@
+"""Paired tests of significance against sacreBLEU's own command, and what they make one say."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from transformer.evaluation.comparison import Comparison, compare
+
+REFERENCES = [f"Der Hund Nummer {n} schläft im Garten und die Katze sieht zu." for n in range(40)]
+FIRST = [line if n % 3 else line.replace("schläft", "liegt") for n, line in enumerate(REFERENCES)]
+SECOND = [line.replace("Katze", "Kuh").replace("Garten", "Haus") for line in REFERENCES]
+ALIKE = [line if n % 3 != 1 else line.replace("Katze", "Maus") for n, line in enumerate(REFERENCES)]
+
+
+@pytest.mark.parametrize("second", [SECOND, ALIKE], ids=["worse", "alike"])
+def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, second):
+    for name, lines in (("first", FIRST), ("second", second), ("references", REFERENCES)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    systems = [str(tmp_path / "first"), str(tmp_path / "second")]
+    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references"), "-i", *systems]
+    found = compare(FIRST, second, REFERENCES, "de")
+    by_name = {one.name: one for one in found}
+    for kind, field in (("--paired-bs", "bootstrap"), ("--paired-ar", "randomisation")):
+        for words, name in ((["bleu"], "BLEU"), (["chrf", "--chrf-word-order", "2"], "chrF2++")):
+            said = subprocess.run(
+                [*command, kind, "-m", *words, "-w", "4", "-f", "text"],
+                capture_output=True, text=True, check=True,
+            ).stdout  # fmt: skip
+            scores = re.findall(r" (\d+\.\d{4}) ", said)
+            [chance] = re.findall(r"p = (\d\.\d+)", said)
+            assert by_name[name].first == pytest.approx(float(scores[0]), abs=1e-3)
+            assert any(by_name[name].second == pytest.approx(float(n), abs=1e-3) for n in scores)
+            assert getattr(by_name[name], field) == pytest.approx(float(chance), abs=1e-4)
+    assert [one.name for one in found] == ["BLEU", "chrF2", "chrF2++", "TER"]
+    verdicts = {one.verdict for one in found}
+    assert verdicts == (
+        {"the first is better"} if second is SECOND
+        else {"no difference that this test set can show"}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, first, second, chances, verdict",
+    [
+        ("BLEU", 30.0, 20.0, (0.01, 0.02), "the first is better"),
+        ("BLEU", 20.0, 30.0, (0.01, 0.02), "the second is better"),
+        ("TER", 30.0, 20.0, (0.01, 0.02), "the second is better"),
+        ("TER", 20.0, 30.0, (0.01, 0.02), "the first is better"),
+        ("BLEU", 30.0, 20.0, (0.01, 0.05), "no difference"),
+        ("BLEU", 30.0, 20.0, (0.07, 0.01), "no difference"),
+    ],
+)
+def test_a_difference_counts_if_both_tests_see_it(name, first, second, chances, verdict):
+    assert Comparison(name, first, second, *chances, "").verdict.startswith(verdict)

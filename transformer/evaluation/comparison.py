@@ -1,0 +1,73 @@
+"""Whether one translator is better than another on a test set: two paired tests of significance.
+
+Koehn (2004), https://aclanthology.org/W04-3250: paired bootstrap; Riezler and Maxwell (2005),
+https://aclanthology.org/W05-0908: approximate randomisation. Both are sacreBLEU's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sacrebleu.significance import PairedTest
+
+from transformer.evaluation.scores import NAMES, metrics
+
+SURE = 0.05
+"""A difference counts if both tests give it so small a probability to have come by chance."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of two translators, and the probability of such a difference by chance."""
+
+    name: str
+    first: float
+    second: float
+    bootstrap: float
+    randomisation: float
+    signature: str
+
+    @property
+    def verdict(self) -> str:
+        """In plain words."""
+        if max(self.bootstrap, self.randomisation) >= SURE:
+            return "no difference that this test set can show"
+        is_higher = self.first > self.second
+        return (
+            "the first is better" if is_higher != (self.name == "TER") else "the second is better"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} {self.first:.1f} and {self.second:.1f}: {self.verdict} (p "
+            f"{self.bootstrap:.3f} by paired bootstrap, {self.randomisation:.3f} by approximate "
+            f"randomisation)\n  {self.signature}"
+        )
+
+    def to_dict(self) -> dict[str, str | float]:
+        return asdict(self) | {"verdict": self.verdict}
+
+
+def compare(
+    first: Sequence[str], second: Sequence[str], references: Sequence[str], language: str
+) -> list[Comparison]:
+    """Two lists of translations of the same sentences, by every metric; sacreBLEU's numbers of
+    samples (1,000 and 10,000) and its seed."""
+    systems = [("first", list(first)), ("second", list(second))]
+    by_name = dict(zip(NAMES, metrics(language)))
+    found = {
+        kind: PairedTest(systems, by_name, [list(references)], kind)() for kind in ("bs", "ar")
+    }
+    signatures, bootstrapped = found["bs"]
+    _, randomised = found["ar"]
+    return [
+        Comparison(
+            name,
+            float(scored[0].score),
+            float(scored[1].score),
+            float(scored[1].p_value),
+            float(randomised[name][1].p_value),
+            signatures[name].format(),
+        )
+        for name, scored in bootstrapped.items()
+        if name != "System"
+    ]
