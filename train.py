@@ -32,9 +32,35 @@ def main(words: list[str]) -> None:
         if command.distributed:
             until_the_end.enter_context(processes.joined(command.partner_timeout))
         devices.demand(command.device)
+        if command.doctor:
+            examine_data(command)
+            return
         if processes.is_first():
             until_the_end.enter_context(held(command.run))
         train(command)
+
+
+def examine_data(command: TrainCommand) -> None:
+    """Prints what the data are like, as text and as tokens."""
+    from transformer.data.corpus import check_corpora, read_pairs
+    from transformer.data.doctor import examine, sample_of, token_lines
+    from transformer.data.files import corpora
+    from transformer.data.plan import make_plan
+    from transformer.data.token_store import cut, encode_pairs
+    from transformer.data.vocabularies import load_tokenizers, make_tokenizers
+
+    data = command.settings.data
+    check_corpora(data)
+    tests = ["test"] if data.dataset or corpora(data, "test") else []
+    others = {split: read_pairs(data, split) for split in ("validation", *tests)}
+    for line in examine(data, read_pairs(data, "train"), others).lines():
+        print(line)
+    folder = command.run if has_checkpoints(command.run) else command.from_run
+    tokenizers = load_tokenizers(folder / "tokenizer", data) if folder else make_tokenizers(data)
+    pairs = cut(data, encode_pairs(data, tokenizers, "train"))
+    plan = make_plan(pairs, data, command.settings.train.micro_batches)
+    for line in token_lines(data, tokenizers, pairs, plan, sample_of(read_pairs(data, "train"))):
+        print(line)
 
 
 def train(command: TrainCommand) -> None:

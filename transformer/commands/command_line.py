@@ -49,6 +49,9 @@ class TrainCommand:
     """Seconds after which another process that is silent counts as lost (with --distributed)."""
     profile: bool = False
     """Write a profile of ten early updates to RUN/profile."""
+    doctor: bool = False
+    """Examine the data instead of training: what is empty, twice, too long, of another script, in
+    the test set too, unknown to the vocabulary. Trains the vocabulary, and changes nothing else."""
     print_config: bool = False
     """Print all settings in the form that a run folder keeps, and do nothing."""
 

@@ -1,0 +1,99 @@
+"""What the doctor finds in a corpus that has every illness once, or as often as is said here."""
+
+import numpy as np
+import pytest
+from sentences import SENTENCES
+
+from transformer.config import DataConfig
+from transformer.data.doctor import examine, histogram, script_of, token_lines
+from transformer.data.plan import make_plan
+from transformer.data.token_store import encoded
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
+
+HEALTHY = [(f"{line} ({n})", f"ja, {line} {n}") for n, line in enumerate(SENTENCES)]
+ILL = [
+    ("", "nothing"),
+    ("something", "   "),
+    HEALTHY[3],
+    (HEALTHY[4][0] + "  ", HEALTHY[4][1]),  # blanks are no difference
+    ("a name", "a name"),
+    ("a sentence that is much longer than the other", "short"),
+    ("bad \x07 sign", "schlecht"),
+    ("lost \ufffd sign", "verloren"),
+    ("\u043f\u0440\u0438\u0432\u0435\u0442", "guten Tag"),
+]
+EXPECTED = {
+    "one side empty": 2,
+    "the same pair again": 2,
+    "source equal to target": 1,
+    "lengths differ more than 3 times": 1,
+    "control or unassigned characters": 2,
+    "another script than most": 1,
+    "pair also in validation": 2,
+    "source also in validation": 1,
+    "pair also in test": 0,
+    "source also in test": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def report():
+    others = {
+        "validation": [HEALTHY[0], ILL[4], (HEALTHY[7][0], "another translation")],
+        "test": [("unseen", "ungesehen")],
+    }
+    return examine(DataConfig(), HEALTHY + ILL, others)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_illness_is_counted(report, name):
+    [found] = [one for one in report.findings if one.name == name]
+    assert found.count == EXPECTED[name]
+    assert len(found.examples) == min(3, found.count)
+
+
+def test_nothing_else_is_found_and_lines_are_named(report):
+    assert {one.name for one in report.findings} == set(EXPECTED)
+    assert report.pairs == len(HEALTHY + ILL)
+    text = "\n".join(report.lines())
+    assert f"line {len(HEALTHY) + 5}: 'a name | a name'" in text
+    assert "U+0007" in text and "source: " in text and "target: " in text
+
+
+def test_text_of_one_side_has_no_other_side(report):
+    data = DataConfig(source="")
+    found = examine(data, [("", "a dog"), ("", ""), ("", "a dog")], {"test": [("", "a dog")]})
+    counts = {one.name: one.count for one in found.findings}
+    assert counts["one side empty"] == 1 and counts["the same pair again"] == 1
+    assert counts["pair also in test"] == 2
+    assert not any(name.startswith("source ") for name in counts)
+
+
+def test_tokens_are_counted_and_tried_in_both_directions():
+    tokenizer = train_tokenizer(SENTENCES, "char", 30)
+    data = DataConfig(max_length=40, batch_tokens=400)
+    pairs = [*HEALTHY[:20], ("the \u732b", "the cat"), ("a " * 60, "long")]
+    tokens = encoded(data, Tokenizers(tokenizer, tokenizer), pairs)
+    plan = make_plan(tokens, data, 1)
+    lines = list(token_lines(data, Tokenizers(tokenizer, tokenizer), tokens, plan, pairs))
+    assert lines[0].startswith(f"{plan.left_out} of 22 pairs are left out")
+    [source] = [line for line in lines if line.startswith("source: ")]
+    unknown = sum(row.count(3) for row in tokenizer.encode([text for text, _ in pairs]))
+    assert f" {unknown:,} unknown tokens" in source and unknown > 0
+    assert "do not come back from tokens as they were, such as" in source
+    assert lines[-1] == f"padding: {plan.padding:.1%} of all positions, in {len(plan.buckets)} " + (
+        "batch shapes"
+    )
+
+
+def test_the_histogram_has_all_sentences():
+    lines = list(histogram("source", np.array([1, 1, 5, 6, 7, 900])))
+    assert [int(line.split("#")[0].split()[-1]) for line in lines[1:]] == [2, 3, 1]
+    assert lines[2].count("#") == 40
+
+
+def test_scripts_are_those_of_most_letters():
+    assert script_of("abc \u0434") == "LATIN"
+    assert script_of("\u4f60\u597d a") == "CJK"
+    assert script_of("12 !") == ""

@@ -1,0 +1,200 @@
+"""What is wrong with a corpus, before hours are spent on it: counts, examples, nothing is changed.
+
+All of it is found in one pass over the text, and from the token ids that training uses anyway.
+"""
+
+import itertools
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from transformer.config import DataConfig
+from transformer.data.plan import BatchPlan
+from transformer.data.token_store import TokenPairs
+from transformer.data.tokenizer import Tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.model.batch import UNK
+
+RATIO = 3.0
+"""Characters of one side to those of the other, beyond which a pair looks wrong, of LONG ones."""
+LONG = 30
+"""Characters of the longer sentence from which on the ratio says something."""
+RARE = 3
+"""A character that occurs less often is likely a stray."""
+SAMPLE = 2_000
+"""Sentences of each side that go through the tokenizer and back."""
+EXAMPLES = 3
+"""Lines that are named for each finding."""
+
+Pairs = Iterable[tuple[str, str]]
+
+
+@dataclass
+class Finding:
+    """How many pairs something is the matter with, and the first of them."""
+
+    name: str
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, number: int, text: str) -> None:
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(f"line {number:,}: {text[:70]!r}")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the text of the training split is like, and how it overlaps with what it is tested on.
+
+    Findings count pairs; a pair may be in several.
+    """
+
+    pairs: int
+    findings: tuple[Finding, ...]
+    characters: dict[str, Counter]
+
+    def lines(self) -> Iterator[str]:
+        """For people to read."""
+        yield f"{self.pairs:,} pairs read"
+        for finding in self.findings:
+            share = finding.count / max(self.pairs, 1)
+            yield f"  {finding.name:34} {finding.count:>9,}  {share:.2%}"
+            for example in finding.examples:
+                yield f"      {example}"
+        for side, counted in self.characters.items():
+            rare = sorted(c for c, n in counted.items() if n < RARE)
+            shown = " ".join(map(_shown, rare[:20]))
+            yield (
+                f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
+                f"{RARE} times" + (f": {shown}" if rare else "")
+            )
+
+
+def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> Report:
+    """One pass over the training pairs; `others` are validation and test sets, by name."""
+    held_out = {name: {_key(*pair) for pair in pairs} for name, pairs in others.items()}
+    sources = {name: {source for source, _ in pairs} for name, pairs in held_out.items()}
+    finding = {
+        name: Finding(name)
+        for name in (
+            "one side empty", "the same pair again", "source equal to target",
+            f"lengths differ more than {RATIO:.0f} times", "control or unassigned characters",
+            "another script than most",
+            *(f"pair also in {name}" for name in held_out),
+            *(f"source also in {name}" for name in held_out),
+        )
+    }  # fmt: skip
+    seen: set[int] = set()
+    characters = {side: Counter() for side in data.sides}
+    scripts: dict[str, Counter] = {side: Counter() for side in data.sides}
+    by_script: list[tuple[str, ...]] = []
+    count, two_sides = 0, len(data.sides) == 2
+    for count, pair in enumerate(training, start=1):
+        texts = dict(zip(("source", "target"), pair))
+        texts = {side: texts[side] for side in data.sides}
+        shown, key = " | ".join(texts.values()), _key(*pair)
+        for side, text in texts.items():
+            characters[side].update(text)
+        own = tuple(script_of(text) for text in texts.values())
+        by_script.append(own)
+        for side, script in zip(texts, own):
+            scripts[side][script] += bool(script)
+        lengths = [len(text.strip()) for text in texts.values()]
+        checks = {
+            "one side empty": min(lengths) == 0,
+            "the same pair again": hash(key) in seen,
+            "source equal to target": two_sides and key[0] == key[1] and key[0] > "",
+            f"lengths differ more than {RATIO:.0f} times": max(lengths) >= LONG
+            and max(lengths) > RATIO * max(min(lengths), 1),
+            "control or unassigned characters": any(map(_is_strange, shown)),
+            **{f"pair also in {name}": key in held_out[name] for name in held_out},
+            **{
+                f"source also in {name}": key not in held_out[name] and key[0] in sources[name]
+                for name in held_out
+                if two_sides
+            },
+        }
+        seen.add(hash(key))
+        for name, is_so in checks.items():
+            if is_so:
+                finding[name].add(count, shown)
+    usual = tuple(max(scripts[side], key=scripts[side].get, default="") for side in data.sides)
+    for number, own in enumerate(by_script, start=1):
+        if any(script and script != most for script, most in zip(own, usual)):
+            finding["another script than most"].add(number, ", ".join(filter(None, own)))
+    kept = [one for one in finding.values() if two_sides or not one.name.startswith("source ")]
+    return Report(count, tuple(kept), characters)
+
+
+def token_lines(
+    data: DataConfig,
+    tokenizers: Tokenizers,
+    pairs: TokenPairs,
+    plan: BatchPlan,
+    sample: Sequence[tuple[str, str]],
+) -> Iterator[str]:
+    """What becomes of the text as tokens: how many, how long, unknown, and back to text."""
+    yield (
+        f"{plan.left_out:,} of {len(pairs):,} pairs are left out of training: empty, or longer "
+        f"than data.max_length ({data.max_length})"
+    )
+    columns = dict(zip(("source", "target"), zip(*sample))) if sample else {}
+    for side in data.sides:
+        tokenizer: Tokenizer = getattr(tokenizers, side)
+        ids, lengths = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_lengths")
+        unknown = int((np.asarray(ids) == UNK).sum())
+        texts = columns.get(side, ())
+        words = max(sum(len(text.split()) for text in texts), 1)
+        tokens = sum(map(len, tokenizer.encode(texts)))
+        back = tokenizer.decode(tokenizer.encode(texts))
+        changed = [text for text, again in zip(texts, back) if text.split() != again.split()]
+        example = f", such as {changed[0][:70]!r}" if changed else ""
+        yield (
+            f"{side}: {tokens / words:.2f} tokens a word, {unknown:,} unknown tokens "
+            f"({unknown / max(len(ids), 1):.3%}); {len(changed):,} of {len(texts):,} sentences do "
+            f"not come back from tokens as they were{example}"
+        )
+        yield from histogram(side, lengths)
+    yield f"padding: {plan.padding:.1%} of all positions, in {len(plan.buckets)} batch shapes"
+
+
+def histogram(side: str, lengths: np.ndarray, width: int = 40) -> Iterator[str]:
+    """How many sentences have which length, in tokens, as bars."""
+    edges = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2**62]
+    counts = np.histogram(lengths, edges)[0]
+    yield f"  {side} tokens, EOS included"
+    for low, high, count in zip(edges, edges[1:], counts):
+        if count:
+            name = f"{low} to {high - 1}" if high < 2**62 else f"{low} and more"
+            yield f"  {name:>12} {count:>10,} {'#' * max(1, round(width * count / counts.max()))}"
+
+
+def script_of(text: str) -> str:
+    """The script of most letters, such as LATIN or CYRILLIC; "" without letters."""
+    letters = Counter(
+        unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()
+    )
+    return max(letters, key=letters.get, default="")
+
+
+def _key(source: str, target: str) -> tuple[str, str]:
+    """What makes two pairs the same: their words."""
+    return " ".join(source.split()), " ".join(target.split())
+
+
+def _is_strange(character: str) -> bool:
+    is_control = unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs")
+    return character == "\ufffd" or (is_control and character != "\t")
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else f"U+{ord(character):04X}"
+
+
+def sample_of(pairs: Pairs) -> list[tuple[str, str]]:
+    """The first of the pairs, as many as go through the tokenizer and back."""
+    return list(itertools.islice(pairs, SAMPLE))
