@@ -8,6 +8,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 from transformer.machine.interrupts import end_cleanly, quiet_interrupts
 
 def send():
