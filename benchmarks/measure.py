@@ -126,6 +126,31 @@ def take_turns(
     turns: dict[str, Callable[[], tuple[Any, float]]], rounds: int, warmup: int
 ) -> dict[str, tuple[Timing, Any]]:
     """Calls what returns a result and seconds, in turn; the timing and the last result of each."""
+    seconds, results = durations(turns, rounds, warmup)
+    return {name: (summary(values), results[name]) for name, values in seconds.items()}
+
+
+def against_the_first(
+    contestants: dict[str, Callable[[], object]], rounds: int, warmup: int
+) -> dict[str, tuple[float, float]]:
+    """In turns as `alternate`: the median seconds of each, and the median of its ratios to the
+    first contestant in the same round."""
+    turns = {name: partial(timed, run) for name, run in contestants.items()}
+    seconds, _ = durations(turns, rounds, warmup)
+    first = next(iter(seconds.values()))
+    return {
+        name: (
+            statistics.median(values),
+            statistics.median(value / base for value, base in zip(values, first)),
+        )
+        for name, values in seconds.items()
+    }
+
+
+def durations(
+    turns: dict[str, Callable[[], tuple[Any, float]]], rounds: int, warmup: int
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """The seconds of every counted round, and the last result, of each."""
     results: dict[str, Any] = {}
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     for number in range(warmup + rounds):
@@ -134,7 +159,7 @@ def take_turns(
             results[name], elapsed = turn()
             if number >= warmup:
                 seconds[name].append(elapsed)
-    return {name: (summary(values), results[name]) for name, values in seconds.items()}
+    return seconds, results
 
 
 def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:

@@ -5,14 +5,12 @@ Shape A (benchmarks/shapes.py), updates in turns in one process: medians, and th
 ratios to the plain update of the same round.
 """
 
-import statistics
-import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
-import numpy as np
 
-from benchmarks.measure import full_batch
+from benchmarks.measure import against_the_first, full_batch, table
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, model_config
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
@@ -44,17 +42,16 @@ def main(words: list[str]) -> None:
     batch = sharding.shard_batch(mesh, full_batch(shape.sentences, LENGTH, LENGTH, VOCABULARY))
     updates = {name: sharding.jit_update(mesh, config) for name, config in ways.items()}
     states = {name: sharding.new_state(mesh, config) for name, config in ways.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(command.rounds + 2):
-        for name, update in updates.items():
-            start = time.perf_counter()
-            states[name], _ = jax.block_until_ready(update(states[name], batch))
-            if turn > 1:
-                seconds[name].append(time.perf_counter() - start)
-    print("| update | ms | of a plain one |\n| --- | --- | --- |")
-    for name, times in seconds.items():
-        ratios = np.array(times) / np.array(seconds["plain"])
-        print(f"| {name} | {1e3 * statistics.median(times):.0f} | {np.median(ratios):.3f} |")
+
+    def one_update(name: str) -> None:
+        states[name], _ = jax.block_until_ready(updates[name](states[name], batch))
+
+    turns = {name: partial(one_update, name) for name in ways}
+    rows = [
+        {"update": name, "ms": f"{1e3 * seconds:.0f}", "of a plain one": f"{ratio:.3f}"}
+        for name, (seconds, ratio) in against_the_first(turns, command.rounds, warmup=2).items()
+    ]
+    print(table(rows))
 
 
 if __name__ == "__main__":

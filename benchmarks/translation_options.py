@@ -7,8 +7,6 @@ search of the same round.
 
 import io
 import json
-import statistics
-import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from pathlib import Path
 
 import tyro
 
+from benchmarks.measure import against_the_first, table
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.settings import Positive
@@ -76,17 +75,11 @@ def main(words: list[str]) -> None:
         "scores of the references": lambda: scored(one, given, False),
     }
     print(f"{command.run}, {label}, {len(pairs):,} sentences, beam {command.beam_size}")
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(command.rounds + 1):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    print("\n| way | seconds | of plain beam search |\n| --- | --- | --- |")
-    for name, times in seconds.items():
-        ratios = [time / base for time, base in zip(times, seconds["plain"])]
-        print(f"| {name} | {statistics.median(times):.2f} | {statistics.median(ratios):.2f} |")
+    rows = [
+        {"way": name, "seconds": f"{seconds:.2f}", "of plain beam search": f"{ratio:.2f}"}
+        for name, (seconds, ratio) in against_the_first(ways, command.rounds, warmup=1).items()
+    ]
+    print(f"\n{table(rows)}")
 
 
 if __name__ == "__main__":

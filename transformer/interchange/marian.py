@@ -72,8 +72,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     _check_sizes(fields, pieces)
     ours = {theirs: number for number, theirs in enumerate(pieces[1].order)}
     own = folder / "generation_config.json"
-    has_own = own.exists() or own.is_symlink()
-    searched, file = (read_json(own), own.name) if has_own else (fields, "config.json")
+    searched, file = (read_json(own), own.name) if _is_named(own) else (fields, "config.json")
     decode = decode_config(searched, file, fields, ours)
     longest = _longest(tokens, model.max_positions)
     tokenizers = Tokenizers(
@@ -174,7 +173,12 @@ def _token(tokens: dict, which: str, usual: str) -> str:
 
 
 def _optional(path: Path) -> dict:
-    return read_json(path) if path.exists() or path.is_symlink() else {}
+    return read_json(path) if _is_named(path) else {}
+
+
+def _is_named(path: Path) -> bool:
+    """Whether there is such a name, also of a link that leads nowhere: it was to say something."""
+    return path.exists() or path.is_symlink()
 
 
 def _weights_file(folder: Path) -> Path:

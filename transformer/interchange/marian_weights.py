@@ -216,9 +216,11 @@ def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.nd
 def check_aliases(correspondence: Correspondence, weights: Weights, file: Path) -> None:
     """Raises UserError where tables that the config shares are not the same: transformers would
     not share them either."""
+    if correspondence.model.tying == "none":
+        return
     for table, aliases in ALIASES[correspondence.model.tying].items():
         held = [name for name in (table, *aliases) if name in weights.shapes]
-        if correspondence.model.tying == "none" or len(held) < 2:
+        if len(held) < 2:
             continue
         first = weights.read(held[0])
         for name in held[1:]:
