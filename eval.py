@@ -11,39 +11,18 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import EvalCommand, member, parse_with_run
 from transformer.commands.program import run_command
-from transformer.config import Config, DecodeConfig
+from transformer.config import Config, DataConfig
 
 COMPARABLE = (
     "  comparable with scores of the same signature on the same test set; not with BLEU of "
     "tokenised,\n  lower-cased or compound-split text, which papers often have"
 )
 
-NAMES = {
-    "beam_size": "beam{}",
-    "alpha": "alpha{}",
-    "normalisation": "per-{}",
-    "stop": "stop-{}",
-    "max_extra_length": "extra{}",
-    "max_length": "most{}",
-    "forced_end": "forced-end",
-    "forbidden": "without{}",
-    "renormalise": "renormalised",
-    "min_length": "least{}",
-    "no_repeat_ngram": "no-repeat{}",
-    "repetition_penalty": "penalty{}",
-    "max_source_length": "source{}",
-    "dtype": "{}",
-}
-"""How file names tell the settings of `decode` that can change a translation."""
-
 
 def main(words: list[str]) -> None:
     command, config = parse_with_run(EvalCommand, words, prog="python eval.py")
 
     # Slow imports come after the command line has been understood.
-    from dataclasses import replace
-    from pathlib import Path
-
     from transformer.evaluation.records import table
 
     if command.scores:
@@ -51,87 +30,89 @@ def main(words: list[str]) -> None:
         print(kept.replace("\\|", "|"))
         return
 
-    from transformer.data.corpus import read_pairs
     from transformer.data.vocabularies import load_tokenizers
-    from transformer.errors import UserError
     from transformer.evaluation.scores import bleu_metric
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
 
     devices.demand("any")
 
-    # The test set as raw text: BLEU is against what people wrote, never against tokens.
-    data = config.data
-    if command.test_files:
-        data = replace(data, dataset="", test_files=command.test_files, swap_files=False)
-    config = replace(config, data=data)
-    split = "test" if command.test_files else command.split
-    translates = len(data.sides) == 2
-    if not translates and (command.compare or command.lowercased):
-        raise UserError(f"{command.run} is no translator: leave out --compare and --lowercased")
-    if translates:
-        bleu_metric(data.target)  # what it lacks is told now, not after the translating
-    pairs = list(read_pairs(data, split))
+    # The test sets as raw text: BLEU is against what people wrote, never against tokens.
+    if translates := len(config.data.sides) == 2:
+        bleu_metric(config.data.target)  # what it lacks is told now, not after the translating
+    test_sets = chosen(command, config.data)
 
-    # The model.
-    tokenizers = load_tokenizers(command.run / "tokenizer", data)
+    # The model, and another one.
+    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
-    name = " and ".join(command.test_files) or f"{data.dataset or 'files'} {split}"
-    languages = " to ".join(getattr(data, side) for side in data.sides)
-    print(f"{name}, {languages}, {len(pairs):,} sentences\ncheckpoint {label}")
+    other = load_other(command, config) if command.compare else None
 
     # How well it does, in what it writes and in how likely the text is to it.
-    record = {"test_set": name, "languages": languages, "sentences": len(pairs)}
-    record |= {"checkpoint": label, "decode": vars(config.decode)}
-    translations = None
-    if translates:
-        translations, scored = score_translations(
-            config, params, tokenizers, pairs, command.lowercased
-        )
-        record |= scored
-        if command.compare:
-            record |= compare_with(command, config, pairs, translations)
-    record["losses"] = score_likelihood(config, params, tokenizers, pairs)
+    for number, test_set in enumerate(test_sets):
+        languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
+        sentences = len(test_set.pairs)
+        print("\n" * (number > 0) + f"{test_set.name}, {languages}, {sentences:,} sentences")
+        print(f"checkpoint {label}")
+        record = {"test_set": test_set.name, "languages": languages, "sentences": sentences}
+        record |= {"checkpoint": label, "decode": vars(config.decode)}
+        translations = None
+        if translates:
+            translations, scored = score_translations(
+                command, config, params, tokenizers, test_set.pairs
+            )
+            record |= scored
+        if other:
+            record |= compare_with(other, command, config, test_set.pairs, translations)
+        record["losses"] = score_likelihood(config, params, tokenizers, test_set.pairs)
+        keep(command, config, test_set.stem, record, translations)
 
-    test_set = Path(command.test_files[0]).stem if command.test_files else split
-    stem = f"{test_set}-{command.checkpoint}"
-    if translates:
-        stem += f"-{search_name(config.decode)}"
-    keep(command.run / "eval" / stem, record, translations, data.target)
+
+def chosen(command: EvalCommand, data: DataConfig) -> list:
+    """The test sets that the command names, or the split."""
+    from transformer.data.test_sets import in_files, of_sacrebleu, split_of
+    from transformer.errors import UserError
+
+    of_translators = ("compare", "lowercased", "details", "sacrebleu")
+    if len(data.sides) == 1 and (asked := [n for n in of_translators if getattr(command, n)]):
+        raise UserError(f"{command.run} is no translator: leave out --{' and --'.join(asked)}")
+    named = in_files(data, command.test_files) if command.test_files else []
+    named += [of_sacrebleu(data, name) for name in command.sacrebleu]
+    return named or [split_of(data, command.split)]
 
 
 def score_translations(
-    config: Config, params, tokenizers, pairs, lowercased: bool
+    command: EvalCommand, config: Config, params, tokenizers, pairs
 ) -> tuple[list[str], dict]:
     """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
     import time
 
     from transformer.decoding.translator import make_translator, translate
+    from transformer.evaluation.details import by_length, extremes
     from transformer.evaluation.scores import score
 
     start = time.perf_counter()
-    translator = make_translator(config, params, tokenizers)
-    translations = translate(translator, [source for source, _ in pairs])
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    translations = translate(make_translator(config, params, tokenizers), sources)
     seconds = time.perf_counter() - start
     print(
         f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
         f"{seconds:.0f} s, {len(pairs) / seconds:.1f} sentences/s, compiling included"
     )
-    references = [target for _, target in pairs]
-    scores = score(translations, references, config.data.target, lowercased)
-    for metric in scores:
-        print(metric)
-    print(COMPARABLE)
+    scores = score(translations, references, config.data.target, command.lowercased)
+    print(*scores, COMPARABLE, sep="\n")
+    if command.details:
+        lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
+        print(*by_length(lengths, translations, references, config.data.target), sep="\n")
+        print(extremes(sources, references, translations, command.details))
     record = {"seconds": round(seconds, 1), "scores": [metric.to_dict() for metric in scores]}
     return translations, record
 
 
-def compare_with(command: EvalCommand, config: Config, pairs, translations: list[str]) -> dict:
-    """Translates with the other run, too; prints which one is better by each metric."""
+def load_other(command: EvalCommand, config: Config) -> tuple:
+    """The translator of --compare, and the label of its checkpoint."""
     from transformer.data.vocabularies import load_tokenizers
-    from transformer.decoding.translator import make_translator, translate
+    from transformer.decoding.translator import make_translator
     from transformer.errors import UserError
-    from transformer.evaluation.comparison import compare
     from transformer.runs.checkpoints import load_params
     from transformer.runs.folder import load_run_config
 
@@ -141,13 +122,22 @@ def compare_with(command: EvalCommand, config: Config, pairs, translations: list
         raise UserError(f"--compare: {run} does not translate between these languages")
     tokenizers = load_tokenizers(run / "tokenizer", other.data)
     params, label = load_params(run, other, checkpoint)
-    theirs = translate(make_translator(other, params, tokenizers), [source for source, _ in pairs])
-    print(f"\nfirst: {command.run}; second: {run}, checkpoint {label}")
+    return make_translator(other, params, tokenizers), f"{run}, checkpoint {label}"
+
+
+def compare_with(
+    other: tuple, command: EvalCommand, config: Config, pairs, translations: list[str]
+) -> dict:
+    """Translates with the other run, too; prints which one is better by each metric."""
+    from transformer.decoding.translator import translate
+    from transformer.evaluation.comparison import compare
+
+    translator, label = other
+    theirs = translate(translator, [source for source, _ in pairs])
+    print(f"\nfirst: {command.run}; second: {label}")
     found = compare(translations, theirs, [target for _, target in pairs], config.data.target)
-    for one in found:
-        print(one)
-    compared = {"with": str(run), "checkpoint": label}
-    return {"compared": compared | {"metrics": [one.to_dict() for one in found]}}
+    print(*found, sep="\n")
+    return {"compared": {"with": label, "metrics": [one.to_dict() for one in found]}}
 
 
 def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
@@ -188,44 +178,21 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     return [asdict(estimate) for estimate in found]
 
 
-def keep(path, record: dict, translations: list[str] | None, language: str) -> None:
-    """Writes the record, and the translations beside it; says so, or why not."""
-    import json
+def keep(command: EvalCommand, config: Config, stem: str, record: dict, translations) -> None:
+    """Writes the record and the translations to RUN/eval; says so, or why not."""
     import warnings
 
-    from transformer.runs.folder import write_text
+    from transformer.evaluation.records import own_path, search_name, write_record
 
-    path = own_path(path, record["test_set"])
+    stem = f"{stem}-{command.checkpoint}"
+    if translations is not None:
+        stem += f"-{search_name(config.decode)}"
+    path = own_path(command.run / "eval" / stem, record["test_set"])
     try:
-        path.parent.mkdir(exist_ok=True)
-        if translations is not None:
-            write_text(path.with_name(f"{path.name}.{language}"), "\n".join([*translations, ""]))
-        write_text(path.with_name(f"{path.name}.json"), json.dumps(record, indent=2) + "\n")
+        print("kept in", " and ".join(write_record(path, record, translations, config.data.target)))
     except OSError as error:
         reason = f"cannot write to {path.parent} ({error.strerror})"
         warnings.warn(f"translations and scores were not kept: {reason}", stacklevel=2)
-        return
-    kept = "scores:" if translations is None else f"translations and scores: {path}.{language} and"
-    print(f"{kept} {path}.json")
-
-
-def own_path(path, test_set: str):
-    """The path, or where another test set of that name has been kept there, one with a number."""
-    from transformer.evaluation.records import records
-
-    kept = {name: record["test_set"] for name, record in records(path.parents[1])}
-    names = [path.name, *(f"{path.name}-{number}" for number in range(2, len(kept) + 3))]
-    return path.with_name(next(n for n in names if kept.get(n, test_set) == test_set))
-
-
-def search_name(settings: DecodeConfig) -> str:
-    """Beam and alpha, and what else is not as by default, such as "beam4-alpha0.6-bfloat16"."""
-    default = vars(DecodeConfig()) | {"beam_size": None, "alpha": None}
-    return "-".join(
-        form.format(str(getattr(settings, name)).strip("(,)").replace(", ", "+"))
-        for name, form in NAMES.items()
-        if getattr(settings, name) != default[name]
-    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import tempfile
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = (
@@ -58,6 +59,17 @@ from transformer.training.optimizer import hyperparameters
 from transformer.training.step import update
 
 VOCABULARY = 23
+MOST_MAPPINGS = 30_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_more_programs_than_fit():
+    """Each compiled program takes up some of the 65,530 mappings that Linux gives a process; where
+    the next one fails XLA ends the process. Before that, they are all given up."""
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

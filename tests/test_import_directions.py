@@ -69,7 +69,7 @@ ALLOWED = {
         "transformer.data.vocabularies",
         "transformer.data.batching",
     },
-    "transformer.evaluation": EVERYWHERE,
+    "transformer.evaluation": EVERYWHERE | {"transformer.runs.folder"},
     "transformer.runs": EVERYWHERE | {"transformer.model.params", "transformer.training.step"},
     "transformer.interchange": EVERYWHERE
     | {

@@ -93,7 +93,7 @@ def test_no_command_takes_damaged_numbers_for_good_ones(
                 return None
         return capfd.readouterr()
 
-    search = eval_command.search_name(load_run_config(run).decode)
+    search = search_name(load_run_config(run).decode)
     if said := command(eval_command.main, run, "--checkpoint", "average"):
         lines = (run / "eval" / f"test-average-{search}.de").read_text().splitlines()
         assert lines == expected(steps_of(said.out))

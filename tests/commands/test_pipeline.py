@@ -6,8 +6,8 @@ from pathlib import Path
 
 from small_run import run
 
-from eval import search_name
 from transformer.config import DecodeConfig
+from transformer.evaluation.records import search_name
 
 
 def test_training_reports_validates_and_keeps_everything_in_its_folder(undisturbed):

@@ -16,7 +16,7 @@ import tyro
 from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
-from transformer.config.settings import VOCABULARY_SETTINGS, Positive, differing_fields
+from transformer.config.settings import VOCABULARY_SETTINGS, Count, Positive, differing_fields
 from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config
 
@@ -67,13 +67,17 @@ class EvalCommand:
     split: Literal["test", "validation"] = "test"
     """Which of the run's data sets to score."""
     test_files: tuple[str, ...] = ()
-    """Another test set: source file and reference file, the file of the one side there is, or one
-    .tsv file."""
+    """Other test sets instead, each a source file and a reference file, the file of the one side
+    there is, or one .tsv file."""
+    sacrebleu: tuple[str, ...] = ()
+    """Test sets of sacreBLEU's instead, such as wmt14/full, which it downloads once."""
     compare: str = ""
     """Another run, or RUN:CHECKPOINT, to be compared with on the same test set: which one is
     better, and how sure that is."""
     lowercased: bool = False
     """BLEU of lower-cased text too, as older papers have it."""
+    details: Count = 0
+    """Show BLEU by length, and so many of the worst and of the best translations."""
     scores: bool = False
     """Show all scores that have been kept of the run, and score nothing."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)

@@ -1,10 +1,32 @@
-"""What eval.py has found of a run, kept in RUN/eval, as a table."""
+"""What eval.py finds of a run, kept in RUN/eval, and all of it as a table."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from transformer.config import DecodeConfig
+from transformer.runs.folder import write_text
+
 HEAD = "| test set | search | score | 95 % interval | signature |\n| --- | --- | --- | --- | --- |"
+
+
+NAMES = {
+    "beam_size": "beam{}",
+    "alpha": "alpha{}",
+    "normalisation": "per-{}",
+    "stop": "stop-{}",
+    "max_extra_length": "extra{}",
+    "max_length": "most{}",
+    "forced_end": "forced-end",
+    "forbidden": "without{}",
+    "renormalise": "renormalised",
+    "min_length": "least{}",
+    "no_repeat_ngram": "no-repeat{}",
+    "repetition_penalty": "penalty{}",
+    "max_source_length": "source{}",
+    "dtype": "{}",
+}
+"""How file names tell the settings of `decode` that can change a translation."""
 
 
 def records(run: Path) -> Iterator[tuple[str, dict]]:
@@ -40,3 +62,33 @@ def _rows(name: str, record: dict) -> list[str]:
     except (KeyError, TypeError, ValueError, AttributeError):
         return []  # not a record of eval.py
     return rows
+
+
+def write_record(
+    path: Path, record: dict, translations: list[str] | None, language: str
+) -> list[str]:
+    """Writes PATH.json, and PATH.LANGUAGE if there are translations; the names of both."""
+    path.parent.mkdir(exist_ok=True)
+    texts = {"json": json.dumps(record, indent=2)}
+    if translations is not None:
+        texts = {language: "\n".join(translations)} | texts
+    for ending, text in texts.items():
+        write_text(path.with_name(f"{path.name}.{ending}"), text + "\n")
+    return [f"{path}.{ending}" for ending in texts]
+
+
+def own_path(path: Path, test_set: str) -> Path:
+    """The path, or where another test set of that name has been kept there, one with a number."""
+    kept = {name: record["test_set"] for name, record in records(path.parents[1])}
+    names = [path.name, *(f"{path.name}-{number}" for number in range(2, len(kept) + 3))]
+    return path.with_name(next(n for n in names if kept.get(n, test_set) == test_set))
+
+
+def search_name(settings: DecodeConfig) -> str:
+    """Beam and alpha, and what else is not as by default, such as "beam4-alpha0.6-bfloat16"."""
+    default = vars(DecodeConfig()) | {"beam_size": None, "alpha": None}
+    return "-".join(
+        form.format(str(getattr(settings, name)).strip("(,)").replace(", ", "+"))
+        for name, form in NAMES.items()
+        if getattr(settings, name) != default[name]
+    )

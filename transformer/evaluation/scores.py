@@ -53,9 +53,9 @@ def score(
     Raises UserError when the counts differ, which sacreBLEU would overlook.
     """
     _check_counts(hypotheses, references)
-    found = [_score(metric, hypotheses, references) for metric in metrics(language)]
+    found = [measure(metric, hypotheses, references) for metric in metrics(language)]
     if also_lowercased:
-        lowercased = _score(bleu_metric(language, lowercase=True), hypotheses, references)
+        lowercased = measure(bleu_metric(language, lowercase=True), hypotheses, references)
         found.insert(1, replace(lowercased, name="BLEU of lower-cased text"))
     return found
 
@@ -69,7 +69,8 @@ def metrics(language: str) -> list[Metric]:
     return [bleu_metric(language), CHRF(), CHRF(word_order=2), TER()]
 
 
-def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def measure(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """One metric, with its interval."""
     hypotheses, references = list(hypotheses), [list(references)]
     try:
         result = metric.corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)

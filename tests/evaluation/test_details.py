@@ -1,0 +1,56 @@
+"""BLEU by length, and the best and the worst, against sacreBLEU's own on the same sentences."""
+
+import sacrebleu
+
+from transformer.evaluation.details import by_length, extremes
+
+WORDS = "der Hund schläft im alten Garten und wir sehen ihn dort jeden Abend wieder gern"
+
+
+def lines(lengths):
+    return [" ".join(WORDS.split()[:n]) for n in lengths]
+
+
+def test_each_group_has_the_bleu_of_its_sentences():
+    lengths = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    references = lines(lengths)
+    hypotheses = [*references[:5], *(line[::-1] for line in references[5:8]), *references[8:]]
+    head, *rows = by_length(lengths, hypotheses, references, "de")
+    assert "BLEU" in head and len(rows) == 5
+    assert [row.split(" tokens")[0] for row in rows] == [
+        "5 to 5", "6 to 7", "8 to 9", "10 to 11", "12 to 14",
+    ]  # fmt: skip
+    of_last = sacrebleu.corpus_bleu(hypotheses[7:], [references[7:]]).score
+    assert f" {of_last:.1f} (" in rows[-1]
+    assert " 100.0 (100.0 to 100.0) " in rows[0] and " 0.0" in rows[3]
+
+
+def test_sentences_of_one_length_are_one_group():
+    _, row = by_length([4] * 7, lines([4] * 7), lines([5] * 7), "de")
+    assert row.startswith("4 to 4 tokens") and " 7 " in row
+    shorter = len(lines([4])[0]) / len(lines([5])[0])
+    assert row.endswith(f"{shorter:.2f}")
+
+
+def test_of_many_equal_lengths_no_sentence_is_lost():
+    lengths = [1] * 50 + [2] * 3 + [9] * 47
+    _, *rows = by_length(lengths, lines(lengths), lines(lengths), "de")
+    assert sum(int(row.split("tokens")[1].split()[0]) for row in rows) == 100
+
+
+def test_the_worst_and_the_best_are_shown_with_their_place():
+    references = lines([5, 6, 7, 8])
+    hypotheses = [references[0], "xyz", references[2] + " nicht", references[3]]
+    said = extremes(["a", "b", "c", "d"], references, hypotheses, 1)
+    assert said.splitlines() == [
+        "2 of 4 translations are the reference word for word",
+        "worst, chrF2++ 0.0, line 2",
+        "  source     b",
+        f"  reference  {references[1]}",
+        "  output     xyz",
+        "best, chrF2++ 100.0, line 4",
+        "  source     d",
+        f"  reference  {references[3]}",
+        f"  output     {references[3]}",
+    ]
+    assert extremes(["a"], ["b"], ["c"], 5).count("worst") == 1
