@@ -1,8 +1,8 @@
 """Continue texts, line by line: `echo "Der Hund" | python generate.py runs/lm_quickstart`.
 
-Every line of input gives `--samples` lines of output. An encoder alone fills in the blanks of a
-line (`__`), or says its class. With a terminal as standard input it asks for one beginning after
-the other, and shows a continuation as it is made.
+Every line of input gives `--samples` lines of output, or with `--output json` one object. An
+encoder alone fills in the blanks of a line (`__`), or says its class. With a terminal as standard
+input it asks for one beginning after the other, and shows a continuation as it is made.
 """
 
 import signal
@@ -12,7 +12,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import parse_generate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import read_lines, typed_lines
+from transformer.commands.standard_input import progress, read_lines, typed_lines
 from transformer.config import Config, GenerateConfig
 
 
@@ -25,7 +25,8 @@ def main(words: list[str]) -> None:
     from itertools import count, islice
 
     from transformer.data.vocabularies import load_tokenizers
-    from transformer.decoding.generator import make_generator, stream
+    from transformer.decoding.generator import continuations, make_generator, stream
+    from transformer.decoding.requests import as_object, read_requests
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
 
@@ -40,10 +41,12 @@ def main(words: list[str]) -> None:
         answers = partial(guesses, config, settings, params, tokenizers)
     else:
         generator = make_generator(config, settings, params, tokenizers)
-        answers = partial(texts, generator)
+        answers = partial(continuations, generator)
+    kind = "classes" if config.model.classes else "blanks"
+    kind = "continuations" if config.model.decoder_layers else kind
 
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    if sys.stdin.isatty():
+    if sys.stdin.isatty() and command.input == command.output == "text":
         one_text = settings.samples == 1 and not (settings.beam_size or settings.log_probs)
         for number, line in enumerate(typed_lines(language)):
             if one_text and config.model.decoder_layers:
@@ -51,47 +54,69 @@ def main(words: list[str]) -> None:
                     print(part, end="", flush=True)
                 print()
             else:
-                print(*answers([line], number), sep="\n")
+                print(*as_text(kind, settings, *answers([line], number)), sep="\n")
         return
 
-    lines, size = read_lines(sys.stdin.buffer), 16 * config.decode.batch_sentences
+    lines = read_lines(progress(sys.stdin.buffer))
+    requests = read_requests(lines, command.input, scoring=False)
+    size = 16 * config.decode.batch_sentences
     for first in count(step=size):
-        if not (block := list(islice(lines, size))):
+        if not (block := list(islice(requests, size))):
             break
-        print(*answers(block, first), sep="\n")
-
-
-def texts(generator, lines: list[str], first: int) -> list[str]:
-    """The lines with what a decoder adds to them, as many of each as are asked for."""
-    from transformer.decoding.generator import continuations
-
-    shown, settings = [], generator.settings
-    for found in continuations(generator, lines, first):
-        for one in found[: settings.samples]:
-            log_prob = f"{one.log_prob:.3f}\t" if settings.log_probs else ""
-            shown.append(log_prob + " ".join(one.text.splitlines()))
-        shown += [""] * (settings.samples - len(found))  # a search may find fewer
-    return shown
+        for request, found in zip(block, answers([request.text for request in block], first)):
+            if command.output == "json":
+                print(as_object(request, {kind: as_fields(kind, settings, found)}))
+            else:
+                print(*as_text(kind, settings, found), sep="\n")
 
 
 def guesses(
     config: Config, settings: GenerateConfig, params, tokenizers, lines: list[str], first: int
-) -> list[str]:
+) -> list:
     """What an encoder makes of the lines: for each blank the likeliest words, or classes."""
     import warnings
 
     from transformer.decoding.blanks import classify, fill_in
 
-    def shown(found) -> str:
-        return ", ".join(f"{guess.word} {guess.probability:.3f}" for guess in found)
-
     if config.model.classes:
-        return list(map(shown, classify(config, params, tokenizers, lines, settings.words)))
+        return classify(config, params, tokenizers, lines, settings.words)
     found = fill_in(config, params, tokenizers, lines, settings.words)
     for number, (line, blanks) in enumerate(zip(lines, found), start=first + 1):
         if line and not blanks:
             warnings.warn(f"line {number:,} has no blank (two underscores: __)", stacklevel=1)
-    return ["\t".join(map(shown, blanks)) for blanks in found]
+    return found
+
+
+def as_text(kind: str, settings: GenerateConfig, found: list) -> list[str]:
+    """The lines of output for one line: its continuations, as many as are asked for, or one line
+    with the guesses."""
+
+    def guessed(some) -> str:
+        return ", ".join(f"{guess.word} {guess.probability:.3f}" for guess in some)
+
+    if kind == "classes":
+        return [guessed(found)]
+    if kind == "blanks":
+        return ["\t".join(map(guessed, found))]
+    lines = []
+    for one in found[: settings.samples]:
+        log_prob = f"{one.log_prob:.3f}\t" if settings.log_probs else ""
+        lines.append(log_prob + " ".join(one.text.splitlines()))
+    return lines + [""] * (settings.samples - len(lines))  # a search may find fewer
+
+
+def as_fields(kind: str, settings: GenerateConfig, found: list) -> list:
+    """The same for JSON."""
+
+    def guessed(some) -> list[dict]:
+        return [{"word": one.word, "probability": round(one.probability, 6)} for one in some]
+
+    if kind == "classes":
+        return guessed(found)
+    if kind == "blanks":
+        return [guessed(blank) for blank in found]
+    chosen = found[: settings.samples]
+    return [{"text": one.text, "log_prob": round(one.log_prob, 6)} for one in chosen]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.translator import make_translator
 from transformer.decoding.translator import translate as translated
 from transformer.errors import UserError
+from transformer.evaluation.records import search_name
 from transformer.runs.checkpoints import Progress, average, digests_of, load_params, restore
 from transformer.runs.folder import load_run_config
 

@@ -82,6 +82,29 @@ def test_every_line_gets_its_lines(family, kind, line):
         assert answered.stdout.startswith("die")
 
 
+@pytest.mark.parametrize("kind, line, field", [
+    ("language", "die", "continuations"), ("masked", "old __ sees cat", "blanks"),
+    ("classes", "old cat", "classes"),
+])  # fmt: skip
+def test_objects_are_answered_by_objects(family, kind, line, field):
+    """With the same that lines are answered by, and the fields that came."""
+    words = ["--max-tokens", 5, "--samples", 2, "--log-probs"] if kind == "language" else []
+    plain = run("generate.py", family(kind), *words, stdin=f"{line}\n").stdout.splitlines()
+    asked = json.dumps({"text": line, "id": 7}) + "\n"
+    as_json = ["--input", "json", "--output", "json"]
+    answered = run("generate.py", family(kind), *words, *as_json, stdin=asked * 2)
+    assert answered.returncode == 0, answered.stderr
+    first, second = map(json.loads, answered.stdout.splitlines())
+    assert set(first) == {"text", "id", field} and (first["text"], second["id"]) == (line, 7)
+    found = first[field]
+    if kind == "language":
+        shown = [f"{one['log_prob']:.3f}\t{one['text']}" for one in found]
+    else:
+        guesses = found[0] if kind == "masked" else found
+        shown = [", ".join(f"{one['word']} {one['probability']:.3f}" for one in guesses)]
+    assert shown == plain
+
+
 def test_a_classifier_begins_with_a_masked_models_encoder(config, family, tmp_path):
     still = ["--optimizer.scale", "1e-12", "--train.steps", 1]
     masked, first, second = family("masked"), tmp_path / "first", tmp_path / "second"

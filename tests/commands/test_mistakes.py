@@ -185,6 +185,13 @@ MISTAKES = [
     ("generate.py runs/language --words 3", ["--words has no effect"]),
     ("generate.py runs/language --beam-size 2 --top-k 3", ["--top-k has no effect", "--beam-size"]),
     ("generate.py runs/masked --samples 3", ["--samples has no effect"]),
+    ("generate.py runs/masked --no-repeat-ngram 3", ["--no-repeat-ngram has no effect"]),
+    ("generate.py runs/language --repetition-penalty 0", ["repetition_penalty (0.0)"]),
+    ("generate.py runs/language --input tsv", ["--input", "'tsv'", "'json'"]),
+    ("eval.py runs/language --sacrebleu wmt14/full", ["runs/language is no", "--sacrebleu"]),
+    ("eval.py runs/first --sacrebleu wmt14-full", ["no such test set", "wmt14/full"]),
+    ("eval.py runs/first --sacrebleu mtnt2019", ["mtnt2019 has no en-de: it has"]),
+    ("eval.py runs/first --details -1", ["details (-1)", "at least 0"]),
 ]
 
 

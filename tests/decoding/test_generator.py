@@ -76,6 +76,17 @@ def test_a_beam_of_one_is_greedy_and_a_wider_one_is_no_worse(build):
         assert several[0].log_prob >= one.log_prob - 1e-4
 
 
+def test_what_is_added_obeys_the_constraints(build):
+    """The beginning does not count."""
+    for width in ({"beam_size": 4, "samples": 4}, {"samples": 4, "temperature": 0.5}):
+        free = build(max_tokens=20, **width)[1]
+        assert any(len(one.tokens) <= 6 for found in continuations(free, PROMPTS) for one in found)
+        generator = build(max_tokens=20, no_repeat_ngram=2, min_length=6, **width)[1]
+        for one in [one for found in continuations(generator, PROMPTS) for one in found]:
+            pairs = list(zip(one.tokens, one.tokens[1:]))
+            assert len(set(pairs)) == len(pairs) and len(one.tokens) > 6
+
+
 @pytest.mark.parametrize("settings", [{"samples": 3}, {"samples": 3, "beam_size": 3}], ids=str)
 def test_log_probabilities_are_those_of_the_model_without_a_cache(build, tokenizers, settings):
     params, generator = build(max_tokens=40, **settings)

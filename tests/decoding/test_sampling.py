@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from transformer.config import DecodeConfig
 from transformer.decoding.sampling import Choice, Sampling, restricted, start_sampling
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -31,7 +32,7 @@ def sampled(choice, length, samples, keys, last):
     """Tokens [B, W, L] and log-probabilities [B, W] of samples that follow tokens `last`."""
     limits = jnp.full(len(keys), length)
     state = start_sampling(choice, {}, limits, length, samples, last, keys)
-    method = Sampling()
+    method = Sampling(DecodeConfig())
     result = method.finish(method.proceed(table_step, lambda cache, rows: cache, state, length, 0))
     return result.tokens, result.scores
 
@@ -130,3 +131,42 @@ def test_what_is_drawn_for_a_sentence_depends_on_its_key_alone():
     others, _ = sampled(choice(), 9, 3, keys(4, seed=1), jnp.arange(3, 7))
     assert (np.asarray(others) != np.asarray(together)).any()
     assert len({tuple(sample) for sample in np.asarray(together).reshape(12, -1).tolist()}) > 6
+
+
+def constrained_tokens(length, **settings):
+    """[B, W, L] of samples that never end, after six different tokens."""
+    limits, last = jnp.full(6, length), jnp.arange(2, VOCABULARY)
+    state = start_sampling(choice(end=-1), {}, limits, length, 64, last, keys(6))
+    method = Sampling(DecodeConfig(**settings))
+    run = jax.jit(lambda s: method.proceed(table_step, lambda cache, rows: cache, s, length, 0))
+    return np.asarray(method.finish(run(state)).tokens).reshape(-1, length)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_no_n_gram_is_drawn_twice(order):
+    """Where every token would repeat one, all are free: the seventh of six different tokens."""
+    length = {1: 6, 2: 7, 3: 12}[order]
+    for row in constrained_tokens(length, no_repeat_ngram=order).tolist():
+        grams = [tuple(row[i : i + order]) for i in range(length - order + 1)]
+        assert len(set(grams)) == len(grams)
+    assert constrained_tokens(9, no_repeat_ngram=1).min() > max(PAD, BOS)
+
+
+def test_no_sample_ends_too_early_and_some_end_then():
+    tokens = constrained_tokens(6, min_length=3)
+    assert EOS not in tokens[:, :3] and EOS in tokens[:, 3]
+
+
+def test_what_has_been_drawn_is_less_likely_by_the_penalty():
+    """Frequencies of the second token, given the first: each log-probability times the penalty if
+    it is the first."""
+    tokens = constrained_tokens(2, repetition_penalty=10.0)
+    expected = 0.0
+    for first in tokens[:, 0]:
+        p = probabilities(int(first))
+        p[first] **= 10
+        expected += p[first] / p.sum()
+    drawn = (tokens[:, 0] == tokens[:, 1]).sum()
+    assert abs(drawn - expected) < 4 * np.sqrt(expected)
+    plain = sum(probabilities(int(first))[first] for first in tokens[:, 0])
+    assert plain > 1.5 * expected

@@ -121,6 +121,10 @@ class GenerateCommand:
     """How."""
     checkpoint: str = "best"
     """best (by the validation set), last, average (of the last few), average-best or a step."""
+    input: Literal["text", "json"] = "text"
+    """text: a line each; json: an object a line with "text", whose other fields come back."""
+    output: Literal["text", "json"] = "text"
+    """text: lines; json: an object for each line, with all its continuations or guesses."""
 
 
 def parse_train(words: list[str]) -> TrainCommand:
@@ -194,6 +198,7 @@ def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple
     config = load_run_config(path) if path else Config()
     default = command(path or tyro.MISSING, decode=config.decode)
     parsed = _parse(command, words, default, prog)
+    check_limits(parsed)
     config = dataclasses.replace(config, decode=parsed.decode)
     check(config)
     return parsed, config
@@ -206,7 +211,6 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
         raise UserError(
             f"{command.run} is no translator, {_kind(config)}: python generate.py {command.run}"
         )
-    check_limits(command)
     if command.nbest > config.decode.beam_size:
         raise UserError(
             f"--nbest ({command.nbest}) must not exceed --decode.beam-size "

@@ -319,6 +319,12 @@ class GenerateConfig:
     beam_size: Annotated[int, Limit(0, below=1001)] = 0
     """Search for the likeliest continuations with a beam, instead of drawing; 1: greedy. It ends
     with the line, also in a run with `data.windows`."""
+    min_length: Annotated[int, Limit(0, below=100_001)] = 0
+    """Fewest tokens that are added."""
+    no_repeat_ngram: Count = 0
+    """Never add the same so many tokens in a row twice; 0: as often as it likes."""
+    repetition_penalty: PositiveNumber = 1.0
+    """Factor on the log-probability of tokens that have been added before, such as 1.2."""
     words: Positive = 5
     """Likeliest words that are shown for each blank."""
     log_probs: bool = False

@@ -63,10 +63,15 @@ class Generator:
     @property
     def method(self) -> BeamSearch | Sampling:
         """How the next tokens are chosen."""
-        if not self.settings.beam_size:
-            return Sampling()
-        settings = DecodeConfig(beam_size=self.settings.beam_size, alpha=0.0)
-        return BeamSearch(settings, wanted=self.settings.samples)
+        asked = self.settings
+        settings = DecodeConfig(
+            beam_size=max(1, asked.beam_size),
+            alpha=0.0,
+            min_length=asked.min_length,
+            no_repeat_ngram=asked.no_repeat_ngram,
+            repetition_penalty=asked.repetition_penalty,
+        )
+        return BeamSearch(settings, asked.samples) if asked.beam_size else Sampling(settings)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Lines of text, tables or JSON: what a translator is asked, and how it answers."""
+"""Lines of text, tables or JSON: what a model is asked, and how it answers."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,9 +106,14 @@ def as_scores(answer: Answer) -> str:
 
 def as_json(request: Request, answers: Sequence[Answer], listing: bool) -> str:
     """A line of JSON for one request: its own fields, the best answer, and if asked for all."""
-    values = request.others | {"text": request.text} | answers[0].fields()
+    values = answers[0].fields()
     if request.prefix:
         values["prefix"] = request.prefix
     if listing:
         values["nbest"] = [answer.fields() for answer in answers]
-    return json.dumps(values, ensure_ascii=False)
+    return as_object(request, values)
+
+
+def as_object(request: Request, answer: dict[str, Any]) -> str:
+    """A line of JSON: the fields of the request, and those of the answer."""
+    return json.dumps(request.others | {"text": request.text} | answer, ensure_ascii=False)

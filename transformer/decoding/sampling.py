@@ -13,7 +13,9 @@ from flax import struct
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from transformer.config import DecodeConfig
 from transformer.decoding.candidates import as_logits, text_alone
+from transformer.decoding.constraints import constrained, throughout
 from transformer.decoding.search import (
     Cache,
     Reorder,
@@ -94,22 +96,30 @@ def start_sampling(
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling as a way to advance its state, as `BeamSearch` is for a search."""
+    """Sampling as a way to advance its state, as `BeamSearch` is for a search; of the settings its
+    constraints count."""
+
+    settings: DecodeConfig
 
     def proceed(
         self, step: Step, reorder: Reorder, state: SamplingState, position, remaining
     ) -> SamplingState:
-        return until_paused(partial(draw, step), state, position, remaining)
+        return until_paused(partial(draw, self.settings, step), state, position, remaining)
 
     def finish(self, state: SamplingState) -> SearchResult:
         return SearchResult(state.open, state.log_probs)
 
 
-def draw(step: Step, state: SamplingState) -> SamplingState:
+def draw(settings: DecodeConfig, step: Step, state: SamplingState) -> SamplingState:
     """One token for every sample that has not ended."""
     given, cache = step(state.cache, state.last.reshape(-1))
     logits = as_logits(given).reshape(*state.last.shape, -1)
-    allowed = restricted(state.choice, text_alone(logits, jnp.arange(logits.shape[-1])))
+    allowed = text_alone(logits, jnp.arange(logits.shape[-1]))
+    if throughout(settings):
+        log_probs = jax.nn.log_softmax(allowed)
+        fewer = constrained(settings, state.open, state.position, None, log_probs)
+        allowed = jnp.where((fewer > -jnp.inf).any(-1, keepdims=True), fewer, allowed)
+    allowed = restricted(state.choice, allowed)
     keys = jax.vmap(lambda key: jax.random.fold_in(key, state.position))(state.keys)
     drawn = jax.vmap(lambda key, logits: jax.random.categorical(key, logits))(keys, allowed)
     token = jnp.where(state.choice.temperature > 0, drawn, allowed.argmax(-1))
