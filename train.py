@@ -67,7 +67,7 @@ def train(command: TrainCommand) -> None:
     """Trains in a run folder that is ours, together with all processes that have joined."""
     import shlex
     import sys
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from transformer.data.batching import Position, arrangement, batches, one_epoch
     from transformer.data.corpus import check_corpora, read_pairs
@@ -85,6 +85,7 @@ def train(command: TrainCommand) -> None:
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_memory
     from transformer.model.params import count_params, with_classifier
+    from transformer.runs.boards import open_boards
     from transformer.runs.checkpoint_files import merit
     from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
     from transformer.runs.digests import digests
@@ -189,7 +190,8 @@ def train(command: TrainCommand) -> None:
     # What the loop calls.
     clock = loop.Clock(progress.seconds)
     numbers = hyperparameters(config)
-    metrics = Metrics(folder, step) if first else None
+    boards = open_boards(folder, step, command.wandb, asdict(config)) if first else []
+    metrics = Metrics(folder, step, boards) if first else None
     reporter = Reporter(
         metrics and metrics.write,
         config,

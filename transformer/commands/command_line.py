@@ -5,6 +5,7 @@ Imports neither jax nor flax, so that `--help` answers at once.
 
 import contextlib
 import dataclasses
+import importlib.util
 import io
 import re
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ class TrainCommand:
     """Train together with other processes, on one machine or several."""
     partner_timeout: int = 60
     """Seconds after which another process that is silent counts as lost (with --distributed)."""
+    wandb: str = ""
+    """A project of Weights & Biases in which to show the curves too."""
     profile: bool = False
     """Write a profile of ten early updates to RUN/profile."""
     doctor: bool = False
@@ -147,6 +150,8 @@ def parse_train(words: list[str]) -> TrainCommand:
             f"--partner-timeout ({command.partner_timeout}) must be {SHORTEST_TIMEOUT} to "
             f"{LONGEST_TIMEOUT} s"
         )
+    if command.wandb and importlib.util.find_spec("wandb") is None:
+        raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
     check(command.settings)
     return dataclasses.replace(command, run=run)
 

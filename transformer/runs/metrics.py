@@ -1,37 +1,32 @@
-"""metrics.jsonl, one line a report, and the same for TensorBoard where it is installed."""
+"""metrics.jsonl, one line a report, and the same for those who draw curves of it."""
 
-import importlib.util
 import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from transformer.errors import UserError, naming
+from transformer.runs.boards import Board
 
 
 class Metrics:
     """Adds lines to a run's metrics; those after `step`, which will come again, are dropped."""
 
-    def __init__(self, folder: Path, step: int):
-        self.path = folder / "metrics.jsonl"
+    def __init__(self, folder: Path, step: int, boards: Sequence[Board] = ()):
+        self.path, self.boards = folder / "metrics.jsonl", boards
         if self.path.exists():
             _keep(self.path, step)
-        self.board = _tensorboard(folder / "tensorboard", step)
 
     def write(self, values: Mapping[str, float]) -> None:
         """Adds a line; `values` has the step."""
         with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
-        if self.board:
-            with naming(self.path.parent / "tensorboard"):
-                for name in values.keys() - {"step", "seconds"}:
-                    self.board.add_scalar(name, values[name], values["step"])
+        for board in self.boards:
+            board.write(values)
 
     def close(self) -> None:
-        if self.board:
-            with suppress(OSError):  # what matters has been said by then
-                self.board.close()
+        for board in self.boards:
+            board.close()
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
@@ -57,15 +52,3 @@ def _keep(path: Path, step: int) -> None:
     with naming(temporary):
         temporary.write_text("".join(json.dumps(v) + "\n" for v in kept), encoding="utf-8")
     temporary.replace(path)
-
-
-def _tensorboard(folder: Path, step: int):
-    """A writer, if the extra `tensorboard` is installed."""
-    if importlib.util.find_spec("tensorboardX") is None:
-        return None
-    absent = sys.modules.setdefault("torch", None) is None  # its import takes seconds, for nothing
-    from tensorboardX import SummaryWriter
-
-    if absent:
-        del sys.modules["torch"]
-    return SummaryWriter(str(folder), purge_step=step + 1)
