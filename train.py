@@ -72,6 +72,7 @@ def train(command: TrainCommand) -> None:
     from transformer.data.batching import Position, arrangement, batches, one_epoch
     from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.epochs import make_epochs
+    from transformer.data.first_look import first_look
     from transformer.data.plan import plan_to_score
     from transformer.data.token_store import cut, encode_pairs
     from transformer.data.vocabularies import (
@@ -186,6 +187,8 @@ def train(command: TrainCommand) -> None:
         + f"updates     {step:,} of {config.train.steps:,} done, each on about "
         f"{of_epoch.target_tokens(shown) / of_epoch.batches_per_epoch:,.0f} tokens"
     )
+    if first and not resuming:
+        say(first_look(config.data, pairs, held_out))
 
     # What the loop calls.
     clock = loop.Clock(progress.seconds)

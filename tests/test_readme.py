@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = sorted(set(re.findall(r"python (\w+\.py [^`#|<\n]+)", README.replace("\\\n", " "))))
 TABLE = [line for line in README.splitlines() if line.startswith("|")]
+RUNS = ("quickstart", "multi30k", "wmt14_base", "classes", "opus", "teacher", "back")
 SETTINGS = sorted(set(re.findall(r"`(--[^`]+)`", "\n".join(TABLE))))
 
 
@@ -28,7 +29,7 @@ SETTINGS = sorted(set(re.findall(r"`(--[^`]+)`", "\n".join(TABLE))))
 def place(tmp_path, monkeypatch):
     """A checkout in which the runs of the README have begun."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    begun = {name: Config() for name in ("quickstart", "multi30k", "wmt14_base", "classes", "opus")}
+    begun = {name: Config() for name in RUNS}
     for name in ("lm_quickstart", "mlm_quickstart"):
         begun[name] = load_config(ROOT / "configs" / f"{name}.py")
     for name, config in begun.items():
