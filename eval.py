@@ -109,7 +109,11 @@ def score_translations(
 
 
 def load_other(command: EvalCommand, config: Config) -> tuple:
-    """The translator of --compare, and the label of its checkpoint."""
+    """The translator of --compare, and what it is. It searches as its own run says, but for what
+    the command line changes."""
+    from dataclasses import replace
+
+    from transformer.config.rules import check
     from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.translator import make_translator
     from transformer.errors import UserError
@@ -120,9 +124,14 @@ def load_other(command: EvalCommand, config: Config) -> tuple:
     other = load_run_config(run)
     if [other.data.source, other.data.target] != [config.data.source, config.data.target]:
         raise UserError(f"--compare: {run} does not translate between these languages")
+    own = vars(load_run_config(command.run).decode)
+    asked = {name: value for name, value in vars(config.decode).items() if value != own[name]}
+    other = replace(other, decode=replace(other.decode, **asked))
+    check(other)
     tokenizers = load_tokenizers(run / "tokenizer", other.data)
     params, label = load_params(run, other, checkpoint)
-    return make_translator(other, params, tokenizers), f"{run}, checkpoint {label}"
+    search = f"beam {other.decode.beam_size}, alpha {other.decode.alpha}"
+    return make_translator(other, params, tokenizers), f"{run}, checkpoint {label}, {search}"
 
 
 def compare_with(

@@ -57,17 +57,18 @@ def main(words: list[str]) -> None:
                 print(*as_text(kind, settings, *answers([line], number)), sep="\n")
         return
 
-    lines = read_lines(progress(sys.stdin.buffer))
-    requests = read_requests(lines, command.input, scoring=False)
+    requests = read_requests(read_lines(sys.stdin.buffer), command.input, scoring=False)
     size = 16 * config.decode.batch_sentences
-    for first in count(step=size):
-        if not (block := list(islice(requests, size))):
-            break
-        for request, found in zip(block, answers([request.text for request in block], first)):
-            if command.output == "json":
-                print(as_object(request, {kind: as_fields(kind, settings, found)}))
-            else:
-                print(*as_text(kind, settings, found), sep="\n")
+    with progress(sys.stdin.buffer) as bar:
+        for first in count(step=size):
+            if not (block := list(islice(requests, size))):
+                break
+            for request, found in zip(block, answers([one.text for one in block], first)):
+                if command.output == "json":
+                    print(as_object(request, {kind: as_fields(kind, settings, found)}))
+                else:
+                    print(*as_text(kind, settings, found), sep="\n")
+            bar.update(len(block))
 
 
 def guesses(

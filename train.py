@@ -55,8 +55,8 @@ def examine_data(command: TrainCommand) -> None:
     others = {split: read_pairs(data, split) for split in ("validation", *tests)}
     for line in examine(data, read_pairs(data, "train"), others).lines():
         print(line)
-    folder = command.run if has_checkpoints(command.run) else command.from_run
-    tokenizers = load_tokenizers(folder / "tokenizer", data) if folder else make_tokenizers(data)
+    home = command.from_run
+    tokenizers = load_tokenizers(home / "tokenizer", data) if home else make_tokenizers(data)
     pairs = cut(data, encode_pairs(data, tokenizers, "train"))
     plan = make_plan(pairs, data, command.settings.train.micro_batches)
     for line in token_lines(data, tokenizers, pairs, plan, sample_of(read_pairs(data, "train"))):
@@ -175,7 +175,9 @@ def train(command: TrainCommand) -> None:
             f"{position.epoch + 1}"
         )
     step = int(state.step)
-    shown, of_epoch = (pairs, plan) if draw is None else draw(position.epoch)
+    shown, of_epoch = (pairs, plan) if draw is None else draw(0)
+    if not of_epoch.batches_per_epoch:
+        raise UserError("data.train_weights leave no pair to train on: raise them")
     say(
         f"run folder  {folder}\n"
         f"devices     {devices.describe()}, {config.model.dtype}\n"
@@ -280,9 +282,9 @@ def train(command: TrainCommand) -> None:
         again = shlex.join(["python", *sys.argv])
         say(f"stopped after update {int(state.step):,}; continue with: {again}")
     else:
-        if patience.is_out:
-            since = f"the best of {patience.waited} validations ago ({patience.best:.2f})"
-            say(f"ended early: no validation was better than {since} (train.patience)")
+        if int(state.step) < config.train.steps:
+            since = f"{patience.waited} validations ago (train.patience)"
+            say(f"ended early: none was better by {config.train.best_by} than the one {since}")
         say(
             f"done: {int(state.step):,} updates in {clock.seconds / 60:.1f} minutes; "
             f"score it with: python eval.py {shlex.quote(str(folder))}"

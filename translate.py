@@ -24,9 +24,8 @@ def main(words: list[str]) -> None:
     import sys
     from itertools import count, islice
 
-    from transformer.decoding.answers import scored, translated
-    from transformer.decoding.requests import as_json, as_scores, as_text, read_requests
-    from transformer.decoding.translator import make_joint_translator, translate
+    from transformer.decoding.requests import Request, read_requests
+    from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
     devices.demand("any")
@@ -38,27 +37,37 @@ def main(words: list[str]) -> None:
     )
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty() and command.input == "text":
-        for sentence in typed_lines(config.data.source):
-            print(*translate(translator, [sentence]))
+        for number, sentence in enumerate(typed_lines(config.data.source)):
+            answer(command, translator, [Request(sentence)], number)
         return
 
-    lines = read_lines(progress(sys.stdin.buffer))
-    requests = read_requests(lines, command.input, command.score)
-    size, listing = 16 * config.decode.batch_sentences, command.nbest > 1
-    for first in count(step=size):
-        if not (block := list(islice(requests, size))):
-            break
-        if command.score:
-            found = scored(translator, block, command.alignments)
+    requests = read_requests(read_lines(sys.stdin.buffer), command.input, command.score)
+    size = 16 * config.decode.batch_sentences
+    with progress(sys.stdin.buffer) as bar:
+        for first in count(step=size):
+            if not (block := list(islice(requests, size))):
+                break
+            answer(command, translator, block, first)
+            bar.update(len(block))
+
+
+def answer(command: TranslateCommand, translator, block: list, first: int) -> None:
+    """Prints what becomes of requests, the first of which has the number `first`."""
+    from transformer.decoding.answers import scored, translated
+    from transformer.decoding.requests import as_json, as_scores, as_text
+
+    if command.score:
+        found = scored(translator, block, command.alignments)
+    else:
+        found = translated(translator, block, command.nbest, command.alignments)
+    listing = command.nbest > 1
+    for number, (request, answers) in enumerate(zip(block, found), start=first):
+        if command.output == "json":
+            print(as_json(request, answers, listing))
+        elif command.score:
+            print(as_scores(answers[0]))
         else:
-            found = translated(translator, block, command.nbest, command.alignments)
-        for number, (request, answers) in enumerate(zip(block, found), start=first):
-            if command.output == "json":
-                print(as_json(request, answers, listing))
-            elif command.score:
-                print(as_scores(answers[0]))
-            else:
-                print(*as_text(number, answers, listing), sep="\n")
+            print(*as_text(number, answers, listing), sep="\n")
 
 
 def load_members(command: TranslateCommand, config: Config):
@@ -74,7 +83,9 @@ def load_members(command: TranslateCommand, config: Config):
     members = [(config.model, params)]
     for run, checkpoint in map(member, command.ensemble):
         other = load_run_config(run)
-        if (other.data.vocabulary, other.data.sides) != (config.data.vocabulary, config.data.sides):
+        if [other.data.source, other.data.target] != [config.data.source, config.data.target]:
+            raise UserError(f"--ensemble: {run} does not translate between these languages")
+        if other.data.vocabulary != config.data.vocabulary:
             raise UserError(
                 f"--ensemble: {run} has another vocabulary than {command.run}: runs that were "
                 "begun with the same data and vocabulary settings share one"

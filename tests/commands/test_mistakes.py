@@ -40,12 +40,16 @@ def prepared(config, undisturbed, family, tmp_path_factory):
     (place / "thesis.txt").write_text("precious")
 
     runs = place / "runs"
-    for name in ("first", "other-model", "other-vocabulary", "no-checkpoint"):
+    for name in ("first", "other-model", "other-vocabulary", "no-checkpoint", "reverse"):
         shutil.copytree(undisturbed, runs / name)
     for kind in ("language", "masked", "classes"):
         shutil.copytree(family(kind), runs / kind)
     path = runs / "other-model" / "config.json"
     path.write_text(path.read_text().replace('"d_ff": 32', '"d_ff": 64'))
+    path = runs / "reverse" / "config.json"
+    swapped = path.read_text().replace('"source": "en"', '"source": "xx"')
+    swapped = swapped.replace('"target": "de"', '"target": "en"')
+    path.write_text(swapped.replace('"source": "xx"', '"source": "de"'))
     other = train_tokenizer(["other words"], "char", 30)
     save_tokenizer(other, runs / "other-vocabulary" / "tokenizer" / "source.model")
     shutil.rmtree(runs / "no-checkpoint" / "checkpoints")
@@ -191,6 +195,14 @@ MISTAKES = [
     ("eval.py runs/language --sacrebleu wmt14/full", ["runs/language is no", "--sacrebleu"]),
     ("eval.py runs/first --sacrebleu wmt14-full", ["no such test set", "wmt14/full"]),
     ("eval.py runs/first --sacrebleu mtnt2019", ["mtnt2019 has no en-de: it has"]),
+    ("generate.py runs/language --log-probs --output json", ["--log-probs has no effect"]),
+    ("translate.py runs/first --ensemble runs/reverse", ["runs/reverse does not translate"]),
+    ("eval.py runs/first --compare runs/reverse", ["runs/reverse does not translate"]),
+    (
+        "translate.py runs/first --decode.min-length 9 --decode.max-length 9",
+        ["decode.min_length (9)", "below decode.max_length (9)"],
+    ),
+    (f"{SMALL} --data.train-weights 0.001", ["data.train_weights leave no pair"]),
     ("eval.py runs/first --details -1", ["details (-1)", "at least 0"]),
 ]
 

@@ -57,7 +57,7 @@ def test_nothing_else_is_found_and_lines_are_named(report):
     assert {one.name for one in report.findings} == set(EXPECTED)
     assert report.pairs == len(HEALTHY + ILL)
     text = "\n".join(report.lines())
-    assert f"line {len(HEALTHY) + 5}: 'a name | a name'" in text
+    assert f"pair {len(HEALTHY) + 5}: 'a name | a name'" in text
     assert "U+0007" in text and "source: " in text and "target: " in text
 
 
@@ -95,5 +95,5 @@ def test_the_histogram_has_all_sentences():
 
 def test_scripts_are_those_of_most_letters():
     assert script_of("abc \u0434") == "LATIN"
-    assert script_of("\u4f60\u597d a") == "CJK"
+    assert script_of("\u4f60\u597d a") == script_of("\u306f\u30ab\u30ca") == "JAPANESE OR CHINESE"
     assert script_of("12 !") == ""

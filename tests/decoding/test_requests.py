@@ -26,14 +26,17 @@ def test_lines_become_requests():
     assert read("a\tb", "tsv") == Request("a", prefix="b")
     assert read("a\tb", "tsv", scoring=True) == Request("a", translation="b")
     line = '{"text": "a", "prefix": "b", "id": [7]}'
-    assert read(line, "json") == Request("a", prefix="b", others={"id": [7]})
+    came = {"text": "a", "prefix": "b", "id": [7]}
+    assert read(line, "json") == Request("a", prefix="b", others=came)
 
 
 @pytest.mark.parametrize(
     "line, form, scoring, words",
     [
         ("a", "tsv", True, "line 1: --score needs a translation"),
-        ("a\tb\tc", "tsv", False, "line 1 has 3 columns"),
+        ("a\tb\tc", "tsv", False, "line 1 has 3 columns: two at most, text and prefix"),
+        ("a\tb\tc", "tsv", True, "line 1 has 3 columns: two at most, text and translation"),
+        ('{"text": "a", "id": "\\ud800"}', "json", False, "line 1 holds half a character"),
         ("{", "json", False, "line 1 is no JSON"),
         ("[" * 100_000, "json", False, "line 1 is no JSON"),
         ("[1]", "json", False, "line 1 is no JSON object"),
@@ -41,7 +44,7 @@ def test_lines_become_requests():
         ('{"text": 3}', "json", False, "'text' must be a text"),
         ('{"text": "a", "prefix": null}', "json", False, "'prefix' must be a text"),
         ('{"text": "a"}', "json", True, "'translation' must be a text"),
-        ('{"text": "\\ud800"}', "json", False, "'text' holds half a character"),
+        ('{"text": "\\ud800"}', "json", False, "line 1 holds half a character"),
     ],
 )
 def test_a_line_that_is_none_is_named(line, form, scoring, words):
@@ -65,9 +68,12 @@ def test_answers_as_text():
 
 
 def test_answers_as_json_keep_what_came_along():
-    request = Request("a dog", prefix="ein", others={"id": 7, "score": "theirs"})
+    line = {"text": "a\ndog", "prefix": "ein", "id": 7, "translation": "", "log_probs": [-9.0]}
+    request = read(json.dumps(line), "json")
+    assert request.text == "a dog"
     values = json.loads(as_json(request, [BEST, SECOND], listing=True))
-    assert values["id"] == 7 and values["text"] == "a dog" and values["prefix"] == "ein"
+    assert values["id"] == 7 and values["text"] == "a\ndog" and values["prefix"] == "ein"
+    assert "log_probs" not in values  # of an earlier answer
     assert values["translation"] == "ein Hund" and values["score"] == -0.5
     assert values["nbest"][1] == {
         "translation": "Hunde", "score": -2.0, "log_prob": -3.0, "tokens": ["Hunde"],

@@ -276,7 +276,7 @@ def test_given_translations_are_scored_by_the_chain_rule(translator, tokenizers)
     model = config.model
     for source, target, one in zip(SENTENCES, targets, found):
         if not source.strip():
-            assert one.tokens == () and one.log_prob == 0
+            assert one.tokens == () and one.log_prob == -np.inf
             continue
         [read], [given] = tokenizers.source.rows([source]), tokenizers.target.rows([target])
         assert list(one.tokens) == given
@@ -351,3 +351,11 @@ def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(transla
         length = ends[0] + 1 if len(ends) else limit
         assert result[row, :length].tolist() == chosen[row, :length].tolist()
         assert (result[row, length:] == PAD).all()
+
+
+def test_a_least_length_is_kept_whatever_the_source_allows(translator, tokenizers):
+    config, params, _ = translator
+    settings = replace(config.decode, min_length=20, max_extra_length=1)
+    ready = make_translator(replace(config, decode=settings), params, tokenizers)
+    for [best] in hypotheses(ready, ["a dog", "he goes"]):
+        assert len(best.tokens) > 20 and EOS not in best.tokens[:20]

@@ -41,6 +41,12 @@ def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, s
     )  # fmt: skip
 
 
+def test_a_translator_is_no_better_than_itself():
+    """sacreBLEU gives two equal ones the smallest probability there is."""
+    for one in compare(FIRST, FIRST, REFERENCES, "de"):
+        assert one.verdict.startswith("no difference")
+
+
 @pytest.mark.parametrize(
     "name, first, second, chances, verdict",
     [
@@ -50,6 +56,7 @@ def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, s
         ("TER", 20.0, 30.0, (0.01, 0.02), "the first is better"),
         ("BLEU", 30.0, 20.0, (0.01, 0.05), "no difference"),
         ("BLEU", 30.0, 20.0, (0.07, 0.01), "no difference"),
+        ("TER", 30.0, 30.0, (0.001, 0.0), "no difference"),
     ],
 )
 def test_a_difference_counts_if_both_tests_see_it(name, first, second, chances, verdict):

@@ -10,6 +10,7 @@ RECORD = {
         {"name": "BLEU", "value": 31.25, "low": 30.0, "high": 32.5, "signature": "a:1|b:2"},
         {"name": "chrF2", "value": 0.0, "low": None, "high": None, "signature": "c"},
     ],
+    "losses": [{"name": "perplexity", "value": 5.25, "interval": [5.0, 5.5]}],
 }  # fmt: skip
 
 
@@ -28,5 +29,6 @@ def test_every_score_is_a_row_and_what_is_no_record_is_passed_over(tmp_path):
     assert rows == [
         f"| {name} | beam 4, alpha 0.6 | BLEU 31.2 | 30.0 to 32.5 | a:1\\|b:2 |",
         f"| {name} | beam 4, alpha 0.6 | chrF2 0.0 | - | c |",
+        f"| {name} | - | perplexity 5.25 | 5 to 5.5 | - |",
     ]
     assert [name for name, _ in records(tmp_path)] == ["news-best", "old"]

@@ -252,6 +252,8 @@ def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
     if len(config.data.sides) == 2:
         raise UserError(f"{command.run} is a translator: python translate.py {command.run}")
     _check_effect(settings, config)
+    if settings.log_probs and command.output == "json":
+        raise UserError("--log-probs has no effect: --output json has them without it")
     return command, config
 
 
@@ -268,6 +270,8 @@ def _check_effect(settings: GenerateConfig, config: Config) -> None:
         )
     else:
         idle, reason = {"words"}, "this run has a decoder alone, which fills in no blanks"
+        if config.data.windows and settings.min_length:
+            raise UserError("--min-length has no effect: with data.windows texts never end")
     for name in changed:
         if name in idle:
             raise UserError(f"--{name.replace('_', '-')} has no effect: {reason}")

@@ -20,11 +20,13 @@ def read_lines(stream) -> Iterator[str]:
             ) from error
 
 
-def progress(stream) -> Iterator[bytes]:
-    """The lines of a stream, with a bar and the time left where somebody looks on: standard error
-    is a terminal, and what comes from the stream is not typed."""
-    is_seen = sys.stderr.isatty() and not stream.isatty()
-    return iter(tqdm(stream, total=_count(stream), unit=" lines", disable=not is_seen))
+def progress(stream) -> tqdm:
+    """A bar with the time left, to be moved by the lines that are answered. It is shown where
+    somebody looks on: standard error is a terminal, neither the stream is typed nor the answers
+    are read there."""
+    is_seen = sys.stderr.isatty() and not (stream.isatty() or sys.stdout.isatty())
+    total = _count(stream) if is_seen else None
+    return tqdm(total=total, unit=" lines", disable=not is_seen)
 
 
 def _count(stream) -> int | None:

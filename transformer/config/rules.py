@@ -160,6 +160,11 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             f"must be tokens of the vocabulary, and not the one that ends a translation ({EOS})",
         ),
         (
+            f"decode.min_length ({config.decode.min_length})",
+            not config.decode.max_length or config.decode.min_length < config.decode.max_length,
+            f"must be below decode.max_length ({config.decode.max_length})",
+        ),
+        (
             f"data.dataset ({data.dataset!r})",
             bool(data.dataset) != bool(data.train_files),
             "must be a TFDS dataset, or empty beside data.train_files",

@@ -102,8 +102,8 @@ class ModelConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
     word_dropout: Fraction = 0.0
-    """In training, the share of words read whose embedding is left out (Gal and Ghahramani, 2016,
-    https://arxiv.org/abs/1512.05287)."""
+    """In training, the share of tokens read whose embedding is left out, each place by itself
+    (after Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287)."""
 
     @property
     def unit(self) -> str:
@@ -231,8 +231,9 @@ class TrainConfig:
     label_smoothing: Fraction = 0.1
     """Epsilon_ls of section 5.4."""
     r_drop: Number = 0.0
-    """Weight of the divergence between two passes with different dropout, such as 5, in twice the
-    time (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); 0: one pass."""
+    """Weight of the divergence between two passes with different dropout, such as 5, in two to
+    three times the time (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); 0: one
+    pass."""
     ema_decay: Fraction = 0.0
     """Validate, keep and translate with an exponential moving average of the weights, such as 0.999
     (Polyak and Juditsky, 1992); 0: with the last ones."""

@@ -29,6 +29,9 @@ SAMPLE = 2_000
 EXAMPLES = 3
 """Lines that are named for each finding."""
 
+EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC")
+"""Scripts that stand in one sentence."""
+
 Pairs = Iterable[tuple[str, str]]
 
 
@@ -43,7 +46,7 @@ class Finding:
     def add(self, number: int, text: str) -> None:
         self.count += 1
         if len(self.examples) < EXAMPLES:
-            self.examples.append(f"line {number:,}: {text[:70]!r}")
+            self.examples.append(f"pair {number:,}: {text[:70]!r}")
 
 
 @dataclass(frozen=True)
@@ -175,9 +178,8 @@ def histogram(side: str, lengths: np.ndarray, width: int = 40) -> Iterator[str]:
 
 def script_of(text: str) -> str:
     """The script of most letters, such as LATIN or CYRILLIC; "" without letters."""
-    letters = Counter(
-        unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha()
-    )
+    names = (unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
+    letters = Counter("JAPANESE OR CHINESE" if name in EAST_ASIAN else name for name in names)
     return max(letters, key=letters.get, default="")
 
 

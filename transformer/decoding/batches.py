@@ -66,8 +66,9 @@ def teacher_forced_batches(
     """The numbers of the pairs, their sources and their targets, in batches of few shapes; pairs of
     which one is empty are in none."""
     order = [number for number, source in enumerate(sources) if source and targets[number]]
-    order.sort(key=lambda number: max(len(sources[number]), len(targets[number])))
-    for numbers in in_batches(settings, sources, order):
+    longer = [max(pair, key=len) for pair in zip(sources, targets)]
+    order.sort(key=lambda number: len(longer[number]))
+    for numbers in in_batches(settings, longer, order):
         source = pad_batch(models, settings, [sources[number] for number in numbers])
         length = round_up(max(len(targets[number]) for number in numbers), LENGTHS)
         length = min(length, last_position(models))

@@ -3,13 +3,16 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 from transformer.errors import UserError
 
 Form = Literal["text", "tsv", "json"]
 FIELDS = ("text", "prefix", "translation")
-"""Those of a JSON object that are read; others come back as they are."""
+"""Those of a JSON object that are read; they and others come back as they are."""
+ANSWERED = ("score", "log_prob", "tokens", "log_probs", "alignment", "nbest")
+"""Those that an answer may have: of an earlier one they do not come back."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Request:
     prefix: str = ""
     translation: str = ""
     others: dict[str, Any] = field(default_factory=dict)
+    """The JSON object as it came."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,11 @@ class Answer:
     def fields(self) -> dict[str, Any]:
         """Those that are known, as JSON has them."""
         known = {name: value for name, value in vars(self).items() if value is not None}
-        rounded = {name: round(n, 6) for name, n in known.items() if isinstance(n, float)}
+        rounded = {
+            name: round(n, 6) if isfinite(n) else None
+            for name, n in known.items()
+            if isinstance(n, float)
+        }
         if self.log_probs is not None:
             rounded["log_probs"] = [round(n, 6) for n in self.log_probs]
         return known | rounded
@@ -54,13 +62,12 @@ def read_requests(lines: Iterable[str], form: Form, scoring: bool) -> Iterator[R
 
 
 def _of_table(number: int, line: str, scoring: bool) -> Request:
-    columns = line.split("\t")
+    columns, name = line.split("\t"), "translation" if scoring else "prefix"
     if scoring and len(columns) < 2:
         raise UserError(f"line {number:,}: --score needs a translation after the text and a tab")
     if len(columns) > 2:
-        raise UserError(f"line {number:,} has {len(columns)} columns: at most two, text and prefix")
-    second = columns[1] if len(columns) == 2 else ""
-    return Request(columns[0], **{"translation" if scoring else "prefix": second})
+        raise UserError(f"line {number:,} has {len(columns)} columns: two at most, text and {name}")
+    return Request(columns[0], **{name: columns[1] if len(columns) == 2 else ""})
 
 
 def _of_json(number: int, line: str, scoring: bool) -> Request:
@@ -72,15 +79,14 @@ def _of_json(number: int, line: str, scoring: bool) -> Request:
         raise UserError(f'line {number:,} is no JSON object, such as {{"text": "..."}}')
     needed = ("text", "translation") if scoring else ("text",)
     for name in FIELDS:
-        value = values.get(name, None if name in needed else "")
-        if not isinstance(value, str):
+        if not isinstance(values.get(name, None if name in needed else ""), str):
             raise UserError(f"line {number:,}: {name!r} must be a text")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"line {number:,}: {name!r} holds half a character") from None
-    read = {name: " ".join(values.pop(name, "").splitlines()) for name in FIELDS}
-    return Request(**read, others=values)
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"line {number:,} holds half a character") from None
+    read = {name: " ".join(values.get(name, "").splitlines()) for name in FIELDS}
+    return Request(**read, others={n: v for n, v in values.items() if n not in ANSWERED})
 
 
 def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:
@@ -107,8 +113,6 @@ def as_scores(answer: Answer) -> str:
 def as_json(request: Request, answers: Sequence[Answer], listing: bool) -> str:
     """A line of JSON for one request: its own fields, the best answer, and if asked for all."""
     values = answers[0].fields()
-    if request.prefix:
-        values["prefix"] = request.prefix
     if listing:
         values["nbest"] = [answer.fields() for answer in answers]
     return as_object(request, values)
@@ -116,4 +120,5 @@ def as_json(request: Request, answers: Sequence[Answer], listing: bool) -> str:
 
 def as_object(request: Request, answer: dict[str, Any]) -> str:
     """A line of JSON: the fields of the request, and those of the answer."""
-    return json.dumps(request.others | {"text": request.text} | answer, ensure_ascii=False)
+    asked = {"text": request.text} | ({"prefix": request.prefix} if request.prefix else {})
+    return json.dumps(asked | request.others | answer, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """Translations that are given, read in one go (teacher forcing): how likely they are, and where
 each token looks."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -111,8 +112,8 @@ class Scored:
 
     @property
     def log_prob(self) -> float:
-        """Of the whole translation: the chain rule."""
-        return sum(self.log_probs)
+        """Of the whole translation: the chain rule. Minus infinity where the source is blank."""
+        return sum(self.log_probs) if self.log_probs else -math.inf
 
 
 def score_pairs(

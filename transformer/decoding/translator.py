@@ -235,8 +235,11 @@ def begin_search(
         longest = jnp.maximum(tokens, (prefix != PAD).sum(1))
         reach = max(reach, round_up(prefix.shape[1], SEARCH_LENGTHS))
     most = settings.max_length or sys.maxsize
-    max_length = min(reach + settings.max_extra_length, most, last_position(models))
-    limits = jnp.where(tokens > 0, longest + settings.max_extra_length, 0)
+    farthest = max(reach + settings.max_extra_length, settings.min_length + 1)
+    max_length = min(farthest, most, last_position(models))
+    least = settings.min_length + 1  # EOS
+    limits = jnp.maximum(longest + settings.max_extra_length, least)
+    limits = jnp.where(tokens > 0, limits, 0)
     room = min(CACHE_LENGTH, max_length)
     caches = tuple(
         init_cache(*member, widened(memory, reach), len(source), room, settings.beam_size)

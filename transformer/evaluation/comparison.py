@@ -29,7 +29,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """In plain words."""
-        if max(self.bootstrap, self.randomisation) >= SURE:
+        if self.first == self.second or max(self.bootstrap, self.randomisation) >= SURE:
             return "no difference that this test set can show"
         is_higher = self.first > self.second
         return (

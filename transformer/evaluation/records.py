@@ -41,7 +41,7 @@ def records(run: Path) -> Iterator[tuple[str, dict]]:
 
 
 def table(run: Path) -> str | None:
-    """All scores of translations, in Markdown; None where there are none."""
+    """All scores, in Markdown; None where there are none."""
     rows = [row for name, record in records(run) for row in _rows(name, record)]
     return "\n".join([HEAD, *rows]) if rows else None
 
@@ -58,6 +58,12 @@ def _rows(name: str, record: dict) -> list[str]:
             rows.append(
                 f"| {name} ({record['sentences']:,} sentences) | {search} "
                 f"| {score['name']} {score['value']:.1f} | {interval} | {signature} |"
+            )
+        for loss in record["losses"]:
+            interval = "{:.4g} to {:.4g}".format(*loss["interval"]) if loss["interval"] else "-"
+            rows.append(
+                f"| {name} ({record['sentences']:,} sentences) | - | {loss['name']} "
+                f"{loss['value']:.4g} | {interval} | - |"
             )
     except (KeyError, TypeError, ValueError, AttributeError):
         return []  # not a record of eval.py

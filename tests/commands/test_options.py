@@ -1,0 +1,84 @@
+"""What the commands can be asked beyond their main work, on a finished run."""
+
+import json
+
+import pytest
+from small_run import run
+
+SENTENCES = ["the old dog", "", "cat sees dog", "red cat likes old dog"]
+TEXT = "".join(f"{line}\n" for line in SENTENCES)
+
+
+def said(*words, stdin=""):
+    result = run(*words, stdin=stdin)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def plain(undisturbed):
+    return said("translate.py", undisturbed, stdin=TEXT).splitlines()
+
+
+def test_lists_of_the_best_begin_with_the_translation(undisturbed, plain):
+    rows = [line.split(" ||| ") for line in said(
+        "translate.py", undisturbed, "--nbest", 2, "--alignments", stdin=TEXT
+    ).splitlines()]  # fmt: skip
+    best = {int(number): text for number, text, *_ in reversed(rows)}
+    assert [best[number].strip() for number in range(4)] == [line.strip() for line in plain]
+    scores = [float(row[2]) for row in rows if row[0] == "3"]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+    links = [tuple(map(int, link.split("-"))) for link in rows[-1][3].split()]
+    assert links and max(source for source, _ in links) < len(SENTENCES[3].split())
+
+
+def test_an_ensemble_of_a_run_and_itself_is_that_run(undisturbed, plain):
+    ensemble = said("translate.py", undisturbed, "--ensemble", undisturbed, stdin=TEXT)
+    assert ensemble.splitlines() == plain
+
+
+def test_what_is_translated_is_scored_alike(undisturbed, plain):
+    asked = "".join(json.dumps({"text": line, "id": n}) + "\n" for n, line in enumerate(SENTENCES))
+    form = ["--input", "json", "--output", "json"]
+    answers = said("translate.py", undisturbed, *form, stdin=asked)
+    found = [json.loads(line) for line in answers.splitlines()]
+    assert [one["translation"] for one in found] == plain
+    assert [one["id"] for one in found] == [0, 1, 2, 3]
+    scored = said("translate.py", undisturbed, *form, "--score", stdin=answers)
+    for line, again in zip(SENTENCES, map(json.loads, scored.splitlines())):
+        assert "score" not in again  # of the search
+        if line:
+            assert sum(again["log_probs"]) == pytest.approx(again["log_prob"], abs=1e-4)
+    assert json.loads(scored.splitlines()[1])["log_prob"] is None  # a blank source
+    pairs = "\tKatze\ncat\tKatze\n"
+    lines = said("translate.py", undisturbed, "--score", "--input", "tsv", stdin=pairs).splitlines()
+    assert lines[0] == "-inf\t-inf" and float(lines[1].split("\t")[0]) < 0
+
+
+def test_eval_compares_looks_closer_and_shows_what_it_kept(config, undisturbed):
+    valid = [str(config.parent / f"valid.{side}") for side in ("en", "de")]
+    train = [str(config.parent / f"train.{side}") for side in ("en", "de")]
+    shown = said(
+        "eval.py", undisturbed, "--test-files", *valid, *train, "--details", 1, "--lowercased",
+        "--compare", f"{undisturbed}:20", "--checkpoint", 20, "--decode.beam-size", 1,
+    )  # fmt: skip
+    assert "12 sentences" in shown and "300 sentences" in shown
+    for words in ("BLEU of lower-cased text", "worst, chrF2++", "best, chrF2++", "length of the"):
+        assert shown.count(words) == 2, words
+    assert shown.count("no difference that this test set can show") == 8
+    assert "step 20, beam 1, alpha 0.6" in shown
+    scores = said("eval.py", undisturbed, "--scores")
+    for words in ("| valid-20-beam1", "| train-20-beam1", "chrF2++", "perplexity"):
+        assert words in scores, words
+    kept = json.loads(next((undisturbed / "eval").glob("train-20-beam1*.json")).read_text())
+    assert {one["verdict"] for one in kept["compared"]["metrics"]} == {
+        "no difference that this test set can show"
+    }
+
+
+def test_the_doctor_reads_the_corpus_and_changes_nothing(config, tmp_path):
+    folder = tmp_path / "run"
+    shown = said("train.py", config, "--run", folder, "--doctor")
+    assert "300 pairs read" in shown and "the same pair again" in shown
+    assert "target: " in shown and "padding: " in shown
+    assert not folder.exists()
