@@ -92,6 +92,22 @@ def test_a_text_in_parts_is_linked_as_its_parts_are(reversing):
     assert links == expected
 
 
+def test_after_a_sentence_that_was_cut_words_are_counted_from_the_whole_text(reversing):
+    long, short = "ant bee cat dog eel fox gnu hen .", "bee dog ."
+    few = len(reversing.tokenizers.source.encode([short])[0])
+    settings = replace(reversing.settings, max_source_length=few)
+    cut = replace(reversing, settings=settings)
+    with pytest.warns(UserWarning, match="was cut"):
+        [[alone], [whole]] = hypotheses(cut, [short, f"{long} {short}"])
+    with pytest.warns(UserWarning, match="was cut"):
+        of_short, of_whole = alignments(
+            cut, [short, f"{long} {short}"], [alone.tokens, whole.tokens]
+        )
+    words, written = len(long.split()), len(whole.text.split()) - len(alone.text.split())
+    last = [(s - words, t - written) for s, t in of_whole[-len(of_short) :]]
+    assert last == of_short
+
+
 def test_pieces_of_a_word_count_together():
     source = ["\u2581the", "\u2581ho", "u", "se"]
     target = ["\u2581das", "\u2581Ha", "us"]

@@ -71,11 +71,12 @@ EMPTY = Hypothesis("", 0.0, 0.0, ())
 
 
 class Part(NamedTuple):
-    """What is translated at once: text number `text` or a sentence of it, as tokens, what its
-    translation is to begin with, and the blank before it in the text."""
+    """What is translated at once: text number `text` or a sentence of it, as tokens, the rest that
+    was cut off, what its translation is to begin with, and the blank before it in the text."""
 
     text: int
     source: list[int]
+    rest: list[int]
     prefix: list[int]
     before: str
 
@@ -171,7 +172,7 @@ def split(
                 )
             prefix = beginnings[number] if place == 0 else []
             blank = " " if place and cut[place - 1][-1:].isspace() else ""
-            parts.append(Part(number, row[:longest], prefix, blank))
+            parts.append(Part(number, row[:longest], row[longest:], prefix, blank))
     return parts
 
 
