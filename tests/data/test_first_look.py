@@ -20,7 +20,7 @@ def stored(rows):
     """Pairs of lists of tokens, EOS to be added."""
     arrays = []
     for side in zip(*rows) if rows else ([], []):
-        ids, lengths = flat([[*row, EOS] for row in side])
+        ids, lengths = flat([[*row, EOS] for row in side], np.uint16)  # as in the cache
         arrays += [ids, offsets(lengths)]
     return TokenPairs(*arrays)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Integer, UInt64
 
 from transformer.config import DataConfig
 from transformer.data.token_store import TokenPairs
@@ -56,7 +56,7 @@ def _hashes(
 
 
 def _row_hashes(
-    ids: Int[np.ndarray, "T"], offsets: Int[np.ndarray, "N1"]
+    ids: Integer[np.ndarray, "T"], offsets: Integer[np.ndarray, "N1"]
 ) -> UInt64[np.ndarray, "N"]:
     """A number drawn for each token, times one drawn for its place, summed modulo 2^64."""
     of_token = _drawn(0, int(ids.max(initial=0)) + 1)
