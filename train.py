@@ -176,8 +176,6 @@ def train(command: TrainCommand) -> None:
         )
     step = int(state.step)
     shown, of_epoch = (pairs, plan) if draw is None else draw(0)
-    if not of_epoch.batches_per_epoch:
-        raise UserError("data.train_weights leave no pair to train on: raise them")
     say(
         f"run folder  {folder}\n"
         f"devices     {devices.describe()}, {config.model.dtype}\n"

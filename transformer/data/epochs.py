@@ -16,6 +16,7 @@ from transformer.data.plan import BatchPlan, Bucket, make_plan, refilled
 from transformer.data.segmentation import Words, make_words
 from transformer.data.token_store import TokenPairs, offsets
 from transformer.data.vocabularies import Tokenizers
+from transformer.errors import UserError
 
 Draw = Callable[[int], tuple[TokenPairs, BatchPlan]]
 """From the number of an epoch to what it shows."""
@@ -41,20 +42,25 @@ class Epochs:
     sides: tuple[Words, ...]
 
     def __call__(self, epoch: int) -> tuple[TokenPairs, BatchPlan]:
-        numbers = np.sort(np.concatenate(self.plan.members))
-        if self.weights:
-            times = shown(self.weights, self.sizes, (self.seed, epoch, WEIGHTS))
-            numbers = np.repeat(numbers, times[numbers])
-        pairs = self.pairs
+        pairs, numbers = self.pairs, self.numbers(epoch)
         if self.sides:
             pairs = drawn(self.sides, reach(self.plan.buckets), (self.seed, epoch, PIECES))
         return pairs, refilled(self.plan, pairs, numbers)
+
+    def numbers(self, epoch: int) -> np.ndarray:
+        """Of the pairs that an epoch shows, as often as it shows them."""
+        numbers = np.sort(np.concatenate(self.plan.members))
+        if not self.weights:
+            return numbers
+        times = shown(self.weights, self.sizes, (self.seed, epoch, WEIGHTS))
+        return np.repeat(numbers, times[numbers])
 
 
 def make_epochs(
     data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, rows_multiple: int
 ) -> tuple[BatchPlan, Draw | None]:
-    """The plan, and what draws each epoch, if one is not like the other."""
+    """The plan, and what draws each epoch, if one is not like the other. Raises UserError where the
+    weights leave nothing to be shown."""
     if not (data.train_weights or data.sampling):
         return make_plan(pairs, data, rows_multiple), None
     planned, sides = pairs, ()
@@ -65,6 +71,8 @@ def make_epochs(
     plan = make_plan(planned, data, rows_multiple)
     sizes = tuple(corpus_sizes(data)) if data.train_weights else ()
     draw = Epochs(data.train_weights, seed, pairs, plan, sizes, sides)
+    if not len(draw.numbers(0)):
+        raise UserError("data.train_weights leave no pair to train on: raise them")
     return plan, lru_cache(maxsize=1)(draw)
 
 
