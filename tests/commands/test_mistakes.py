@@ -40,7 +40,7 @@ def prepared(config, undisturbed, family, tmp_path_factory):
     (place / "thesis.txt").write_text("precious")
 
     runs = place / "runs"
-    for name in ("first", "other-model", "other-vocabulary", "no-checkpoint", "reverse"):
+    for name in ("first", "other-model", "other-vocabulary", "no-checkpoint", "reverse", "strange"):
         shutil.copytree(undisturbed, runs / name)
     for kind in ("language", "masked", "classes"):
         shutil.copytree(family(kind), runs / kind)
@@ -50,6 +50,8 @@ def prepared(config, undisturbed, family, tmp_path_factory):
     swapped = path.read_text().replace('"source": "en"', '"source": "xx"')
     swapped = swapped.replace('"target": "de"', '"target": "en"')
     path.write_text(swapped.replace('"source": "xx"', '"source": "de"'))
+    path = runs / "strange" / "config.json"
+    path.write_text(re.sub('"vocabulary": "[^"]*"', '"vocabulary": "other"', path.read_text()))
     other = train_tokenizer(["other words"], "char", 30)
     save_tokenizer(other, runs / "other-vocabulary" / "tokenizer" / "source.model")
     shutil.rmtree(runs / "no-checkpoint" / "checkpoints")
@@ -181,7 +183,8 @@ MISTAKES = [
     ("translate.py runs/first --decode.repetition-penalty 0", ["repetition_penalty", "above 0"]),
     ("translate.py runs/first --ensemble runs/frist", ["runs/frist is not a run"]),
     ("translate.py runs/first --ensemble runs/first:7", ["no checkpoint '7'", "20"]),
-    ("translate.py runs/first --ensemble runs/language", ["runs/language has another vocabulary"]),
+    ("translate.py runs/first --ensemble runs/language", ["runs/language does not translate"]),
+    ("translate.py runs/first --ensemble runs/strange", ["runs/strange has another vocabulary"]),
     ("eval.py runs/classes --test-files colours.tsv", ["the class 'blue'", "cat, none"]),
     ("generate.py runs/first", ["runs/first is a translator", "translate.py runs/first"]),
     ("generate.py runs/language --samples 3 --beam-size 2", ["--samples (3)", "--beam-size (2)"]),
