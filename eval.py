@@ -31,6 +31,7 @@ def main(words: list[str]) -> None:
         return
 
     from transformer.data.vocabularies import load_tokenizers
+    from transformer.decoding.translator import make_translator
     from transformer.evaluation.scores import bleu_metric
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
@@ -45,21 +46,20 @@ def main(words: list[str]) -> None:
     # The model, and another one.
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
+    translator = make_translator(config, params, tokenizers) if translates else None
     other = load_other(command, config) if command.compare else None
+    languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
 
     # How well it does, in what it writes and in how likely the text is to it.
     for number, test_set in enumerate(test_sets):
-        languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
         sentences = len(test_set.pairs)
         print("\n" * (number > 0) + f"{test_set.name}, {languages}, {sentences:,} sentences")
         print(f"checkpoint {label}")
         record = {"test_set": test_set.name, "languages": languages, "sentences": sentences}
         record |= {"checkpoint": label, "decode": vars(config.decode)}
         translations = None
-        if translates:
-            translations, scored = score_translations(
-                command, config, params, tokenizers, test_set.pairs
-            )
+        if translator:
+            translations, scored = score_translations(command, config, translator, test_set.pairs)
             record |= scored
         if other:
             record |= compare_with(other, command, config, test_set.pairs, translations)
@@ -81,18 +81,18 @@ def chosen(command: EvalCommand, data: DataConfig) -> list:
 
 
 def score_translations(
-    command: EvalCommand, config: Config, params, tokenizers, pairs
+    command: EvalCommand, config: Config, translator, pairs
 ) -> tuple[list[str], dict]:
     """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
     import time
 
-    from transformer.decoding.translator import make_translator, translate
+    from transformer.decoding.translator import translate
     from transformer.evaluation.details import by_length, extremes
     from transformer.evaluation.scores import score
 
     start = time.perf_counter()
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    translations = translate(make_translator(config, params, tokenizers), sources)
+    translations = translate(translator, sources)
     seconds = time.perf_counter() - start
     print(
         f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
@@ -101,7 +101,7 @@ def score_translations(
     scores = score(translations, references, config.data.target, command.lowercased)
     print(*scores, COMPARABLE, sep="\n")
     if command.details:
-        lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
+        lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
         print(*by_length(lengths, translations, references, config.data.target), sep="\n")
         print(extremes(sources, references, translations, command.details))
     record = {"seconds": round(seconds, 1), "scores": [metric.to_dict() for metric in scores]}

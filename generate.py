@@ -12,7 +12,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import parse_generate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import progress, read_lines, typed_lines
+from transformer.commands.standard_input import in_blocks, read_lines, typed_lines
 from transformer.config import Config, GenerateConfig
 
 
@@ -22,7 +22,6 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import sys
     from functools import partial
-    from itertools import count, islice
 
     from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.generator import continuations, make_generator, stream
@@ -38,12 +37,11 @@ def main(words: list[str]) -> None:
     language = getattr(config.data, side)
     print(f"{command.run}, {language}, checkpoint {label}", file=sys.stderr)
     if config.model.encoder_layers:
+        kind = "classes" if config.model.classes else "blanks"
         answers = partial(guesses, config, settings, params, tokenizers)
     else:
-        generator = make_generator(config, settings, params, tokenizers)
+        kind, generator = "continuations", make_generator(config, settings, params, tokenizers)
         answers = partial(continuations, generator)
-    kind = "classes" if config.model.classes else "blanks"
-    kind = "continuations" if config.model.decoder_layers else kind
 
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty() and command.input == command.output == "text":
@@ -58,17 +56,12 @@ def main(words: list[str]) -> None:
         return
 
     requests = read_requests(read_lines(sys.stdin.buffer), command.input, scoring=False)
-    size = 16 * config.decode.batch_sentences
-    with progress(sys.stdin.buffer) as bar:
-        for first in count(step=size):
-            if not (block := list(islice(requests, size))):
-                break
-            for request, found in zip(block, answers([one.text for one in block], first)):
-                if command.output == "json":
-                    print(as_object(request, {kind: as_fields(kind, settings, found)}))
-                else:
-                    print(*as_text(kind, settings, found), sep="\n")
-            bar.update(len(block))
+    for first, block in in_blocks(sys.stdin.buffer, requests, 16 * config.decode.batch_sentences):
+        for request, found in zip(block, answers([one.text for one in block], first)):
+            if command.output == "json":
+                print(as_object(request, {kind: as_fields(kind, settings, found)}))
+            else:
+                print(*as_text(kind, settings, found), sep="\n")
 
 
 def guesses(

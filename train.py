@@ -193,8 +193,10 @@ def train(command: TrainCommand) -> None:
     # What the loop calls.
     clock = loop.Clock(progress.seconds)
     numbers = hyperparameters(config)
-    boards = open_boards(folder, step, command.wandb, asdict(config)) if first else []
-    metrics = Metrics(folder, step, boards) if first else None
+    metrics = None
+    if first:
+        boards = open_boards(folder, step, command.wandb, asdict(config))
+        metrics = Metrics(folder, step, boards)
     reporter = Reporter(
         metrics and metrics.write,
         config,

@@ -13,7 +13,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import TranslateCommand, member, parse_translate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import progress, read_lines, typed_lines
+from transformer.commands.standard_input import in_blocks, read_lines, typed_lines
 from transformer.config import Config
 
 
@@ -22,7 +22,6 @@ def main(words: list[str]) -> None:
 
     # Slow imports come after the command line has been understood.
     import sys
-    from itertools import count, islice
 
     from transformer.decoding.requests import Request, read_requests
     from transformer.decoding.translator import make_joint_translator
@@ -42,13 +41,8 @@ def main(words: list[str]) -> None:
         return
 
     requests = read_requests(read_lines(sys.stdin.buffer), command.input, command.score)
-    size = 16 * config.decode.batch_sentences
-    with progress(sys.stdin.buffer) as bar:
-        for first in count(step=size):
-            if not (block := list(islice(requests, size))):
-                break
-            answer(command, translator, block, first)
-            bar.update(len(block))
+    for first, block in in_blocks(sys.stdin.buffer, requests, 16 * config.decode.batch_sentences):
+        answer(command, translator, block, first)
 
 
 def answer(command: TranslateCommand, translator, block: list, first: int) -> None:

@@ -2,10 +2,14 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import count, islice
+from typing import TypeVar
 
 from tqdm import tqdm
 
 from transformer.errors import UserError
+
+Request = TypeVar("Request")
 
 
 def read_lines(stream) -> Iterator[str]:
@@ -20,13 +24,22 @@ def read_lines(stream) -> Iterator[str]:
             ) from error
 
 
-def progress(stream) -> tqdm:
-    """A bar with the time left, to be moved by the lines that are answered. It is shown where
-    somebody looks on: standard error is a terminal, neither the stream is typed nor the answers
-    are read there."""
+def in_blocks(
+    stream, requests: Iterator[Request], size: int
+) -> Iterator[tuple[int, list[Request]]]:
+    """What is asked in the lines of a stream, so many at once, each with the number of its first.
+
+    A bar says how many have been answered and the time left. It is shown where somebody looks on:
+    standard error is a terminal, neither the stream is typed nor the answers are read there.
+    """
     is_seen = sys.stderr.isatty() and not (stream.isatty() or sys.stdout.isatty())
     total = _count(stream) if is_seen else None
-    return tqdm(total=total, unit=" lines", disable=not is_seen)
+    with tqdm(total=total, unit=" lines", disable=not is_seen) as bar:
+        for first in count(step=size):
+            if not (block := list(islice(requests, size))):
+                return
+            yield first, block
+            bar.update(len(block))
 
 
 def _count(stream) -> int | None:

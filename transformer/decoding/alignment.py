@@ -65,7 +65,7 @@ def _links_of_parts(
             target_side.pieces([token for token in target if token != EOS]),
         )
         links = word_links(attention[number], *pieces) if number in attention else []
-        whole = source_side.pieces(part.source + part.rest), pieces[1]
+        whole = [*pieces[0], *source_side.pieces(part.rest)], pieces[1]
         counts = (int(word_numbers(side)[-1]) + 1 if side else 0 for side in whole)
         linked.append(_Linked(links, *counts))
     return linked

@@ -10,9 +10,7 @@ from transformer.errors import UserError
 
 Form = Literal["text", "tsv", "json"]
 FIELDS = ("text", "prefix", "translation")
-"""Those of a JSON object that are read; they and others come back as they are."""
-ANSWERED = ("score", "log_prob", "tokens", "log_probs", "alignment", "nbest")
-"""Those that an answer may have: of an earlier one they do not come back."""
+"""Those of a JSON object that are read."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Request:
     prefix: str = ""
     translation: str = ""
     others: dict[str, Any] = field(default_factory=dict)
-    """The JSON object as it came."""
+    """The JSON object as it came, without an earlier answer."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,10 @@ class Answer:
         if self.log_probs is not None:
             rounded["log_probs"] = [round(n, 6) for n in self.log_probs]
         return known | rounded
+
+
+ANSWERED = {*Answer.__dataclass_fields__, "nbest"} - {*FIELDS}
+"""Fields of an answer: those of an earlier one do not come back."""
 
 
 def read_requests(lines: Iterable[str], form: Form, scoring: bool) -> Iterator[Request]:

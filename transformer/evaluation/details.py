@@ -43,9 +43,7 @@ def extremes(
     metric = CHRF(word_order=2)
     pairs = zip(hypotheses, references)
     found = np.asarray([metric.sentence_score(ours, [theirs]).score for ours, theirs in pairs])
-    order = np.lexsort(
-        ([len(line) for line in references], found)
-    )  # of equals, the longer is better
+    order = np.lexsort(([len(line) for line in references], found))  # of equals the shorter first
     equal = sum(ours == theirs for ours, theirs in zip(hypotheses, references))
     blocks = [f"{equal:,} of {len(found):,} translations are the reference word for word"]
     for name, chosen in (("worst", order[:count]), ("best", order[::-1][:count])):

@@ -8,8 +8,6 @@ from transformer.config import DecodeConfig
 from transformer.runs.folder import write_text
 
 HEAD = "| test set | search | score | 95 % interval | signature |\n| --- | --- | --- | --- | --- |"
-
-
 NAMES = {
     "beam_size": "beam{}",
     "alpha": "alpha{}",
@@ -48,7 +46,7 @@ def table(run: Path) -> str | None:
 
 def _rows(name: str, record: dict) -> list[str]:
     try:
-        decode = record["decode"]
+        decode, test_set = record["decode"], f"{name} ({record['sentences']:,} sentences)"
         search = f"beam {decode['beam_size']}, alpha {decode['alpha']}"
         rows = []
         for score in record.get("scores", []):
@@ -56,15 +54,12 @@ def _rows(name: str, record: dict) -> list[str]:
             signature = score["signature"].replace("|", "\\|")
             interval = "-" if low is None else f"{low:.1f} to {high:.1f}"
             rows.append(
-                f"| {name} ({record['sentences']:,} sentences) | {search} "
-                f"| {score['name']} {score['value']:.1f} | {interval} | {signature} |"
+                f"| {test_set} | {search} | {score['name']} {score['value']:.1f} | {interval} "
+                f"| {signature} |"
             )
         for loss in record["losses"]:
             interval = "{:.4g} to {:.4g}".format(*loss["interval"]) if loss["interval"] else "-"
-            rows.append(
-                f"| {name} ({record['sentences']:,} sentences) | - | {loss['name']} "
-                f"{loss['value']:.4g} | {interval} | - |"
-            )
+            rows.append(f"| {test_set} | - | {loss['name']} {loss['value']:.4g} | {interval} | - |")
     except (KeyError, TypeError, ValueError, AttributeError):
         return []  # not a record of eval.py
     return rows
