@@ -173,7 +173,7 @@ def _losses(
         real = labels != PAD
         loss, nll, is_largest = smoothed_cross_entropy(scores, labels, smoothing)
         if r_drop is not None:
-            loss += r_drop * divergence(*scores) / 2
+            loss += r_drop * divergence(scores) / 2
         return LossSums(
             loss=loss * real,
             nll=nll * real,
@@ -182,11 +182,29 @@ def _losses(
         )
 
 
-def divergence(first: Float[Array, "N V"], second: Float[Array, "N V"]) -> Float[Array, "N"]:
+@jax.custom_vjp
+def divergence(logits: Float[Array, "2 N V"]) -> Float[Array, "N"]:
     """The mean of both Kullback-Leibler divergences between the distributions of two passes (Liang
     et al., 2021, equation 2): sum_v (p_v - q_v) (log p_v - log q_v) / 2."""
-    log_p, log_q = jax.nn.log_softmax(first), jax.nn.log_softmax(second)
-    return ((jnp.exp(log_p) - jnp.exp(log_q)) * (log_p - log_q)).sum(-1) / 2
+    return _divergence_forward(logits)[0]
+
+
+def _divergence_forward(logits):
+    log_z = jax.nn.logsumexp(logits, axis=-1)
+    log_p = logits - log_z[..., None]
+    divergences = (jnp.exp(log_p) * (log_p - log_p[::-1])).sum(-1)
+    return divergences.mean(0), (logits, log_z, divergences)
+
+
+def _divergence_backward(residuals, gradient):
+    """d / d logit = (p (log p - log q - KL(p|q)) + p - q) / 2, in one pass over the logits."""
+    logits, log_z, divergences = residuals
+    log_p = logits - log_z[..., None]
+    p, log_ratio = jnp.exp(log_p), log_p - log_p[::-1]
+    return (gradient[:, None] / 2 * (p * (log_ratio - divergences[..., None]) + p - p[::-1]),)
+
+
+divergence.defvjp(_divergence_forward, _divergence_backward)
 
 
 @jax.custom_vjp
