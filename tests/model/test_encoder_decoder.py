@@ -11,7 +11,6 @@ from jaxtyping import TypeCheckError
 from transformer.model.batch import PAD, Batch
 from transformer.model.encoder_decoder import (
     Memory,
-    cross_attention_weights,
     decode,
     embed_source,
     embed_target,
@@ -20,6 +19,8 @@ from transformer.model.encoder_decoder import (
     layer_memory,
     logits,
     offsets_between,
+    run_decoder,
+    run_encoder,
     run_layer,
 )
 from transformer.model.encoder_decoder import predict as predict_batch
@@ -93,17 +94,57 @@ def test_decoder_attends_to_the_memory_and_only_to_its_real_positions(
     assert np.abs(decode_now(source_changed, batch.target_in) - before).min(-1).max() > 1e-3
 
 
-def test_cross_attention_weights_are_distributions_over_the_source(
+def all_weights(model, params, batch):
+    """Those of the encoder, of masked and of cross attention."""
+    memory, encoder = run_encoder(model, params, batch.source)
+    _, decoder = run_decoder(model, params, memory, batch.target_in)
+    assert encoder.cross is None
+    return encoder.own, decoder.own, decoder.cross
+
+
+def test_attention_weights_are_distributions_over_what_may_be_seen(
     small_model, random_params, random_batch
 ):
+    model = small_model(encoder_layers=3)
+    params, batch = random_params(model), random_batch()
+    encoder, masked, cross = all_weights(model, params, batch)
+    assert encoder.shape == (3, 4, 4, 11, 11)
+    assert masked.shape == (2, 4, 4, 10, 10)
+    assert cross.shape == (2, 4, 4, 10, 11)
+    for weights in (encoder, masked, cross):
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    for weights in (encoder, cross):
+        padding = jnp.broadcast_to((batch.source == PAD)[None, :, None, None], weights.shape)
+        assert (weights[padding] == 0).all()
+    later = jnp.broadcast_to(~causal_mask(10)[None], masked.shape)
+    assert (masked[later] == 0).all()
+    assert (masked[~later] > 0).all()
+
+
+def test_the_weights_of_each_attention_are_those_of_its_own_queries(
+    small_model, random_params, random_batch
+):
+    """Queries of nothing look everywhere alike: in that layer and nowhere before."""
     model = small_model()
     params, batch = random_params(model), random_batch()
-    memory = encode(model, params, batch.source)
-    weights = cross_attention_weights(model, params, memory, batch.target_in)
-    assert weights.shape == (2, 4, 4, 10, 11)
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-    padding = jnp.broadcast_to((batch.source == PAD)[None, :, None, None], weights.shape)
-    assert (weights[padding] == 0).all()
+    before = all_weights(model, params, batch)
+    for place, (stack, attention) in enumerate(
+        [
+            ("encoder", "self_attention"),
+            ("decoder", "self_attention"),
+            ("decoder", "cross_attention"),
+        ]
+    ):
+        layers = getattr(params, stack).layers
+        theirs = getattr(layers, attention)
+        mute = theirs.replace(w_q=theirs.w_q.at[1].set(0))
+        changed = getattr(params, stack).replace(layers=layers.replace(**{attention: mute}))
+        after = all_weights(model, params.replace(**{stack: changed}), batch)
+        np.testing.assert_array_equal(after[place][0], before[place][0])
+        seen = before[place][1] > 0
+        alike = seen / seen.sum(-1, keepdims=True)
+        np.testing.assert_allclose(after[place][1], alike, atol=1e-6)
+        assert np.abs(before[place][1] - alike).max() > 0.01
 
 
 # ---------------------------------------------------------------- what must change nothing
@@ -234,15 +275,15 @@ def test_each_dropout_rate_changes_both_stacks_and_only_with_a_key(
     model = small_model(**{rate: 0.5})
     params, batch = random_params(model), random_batch()
     run_encoder = jax.jit(partial(encode, model, params))
-    run_decoder = jax.jit(partial(decode, model, params))
+    decode_now = jax.jit(partial(decode, model, params))
     memory = run_encoder(batch.source)
     same = predict(small_model(), params, batch.source, batch.target_in)
-    np.testing.assert_allclose(run_decoder(memory, batch.target_in), same, atol=1e-5)
+    np.testing.assert_allclose(decode_now(memory, batch.target_in), same, atol=1e-5)
     keys = jax.random.split(jax.random.key(0), 2)
     first, second = (run_encoder(batch.source, key).states for key in keys)
     assert not np.allclose(first, memory.states) and not np.allclose(first, second)
     np.testing.assert_array_equal(first, run_encoder(batch.source, keys[0]).states)
-    first, second = (run_decoder(memory, batch.target_in, key) for key in keys)
+    first, second = (decode_now(memory, batch.target_in, key) for key in keys)
     assert not np.allclose(first, same) and not np.allclose(first, second)
 
 

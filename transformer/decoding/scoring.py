@@ -94,7 +94,7 @@ def _read(
     for layer in params.layers:
         seen = layer_memory(layer, memory)
         x, _, looked = run_layer(model, layer, x, mask, offsets, memory=seen)
-        weights.append(looked)
+        weights.append(looked.cross)
     return final_norm(model, params.norm, x), weights
 
 

@@ -59,6 +59,18 @@ class LayerMemory:
 
 
 @struct.dataclass
+class AttentionWeights:
+    """How much each position looks at others; a leading axis N where they are of all layers.
+
+    own    [B, H, T, L]  self-attention
+    cross  [B, H, T, S]  cross-attention, or None
+    """
+
+    own: Array
+    cross: Array | None
+
+
+@struct.dataclass
 class Past:
     """Keys and values of earlier positions, and the row where the next ones are written."""
 
@@ -97,6 +109,13 @@ def encode(
     key: Key[Array, ""] | None = None,
 ) -> Memory:
     """The encoder stack over a batch of source tokens (section 3.1)."""
+    return run_encoder(config, params, source, key)[0]
+
+
+def run_encoder(
+    config: ModelConfig, params: Params, source: Int[Array, "B S"], key=None
+) -> tuple[Memory, AttentionWeights]:
+    """The encoder stack: what it hands to the decoder, and the weights of all layers."""
     embedding_key, stack_key = split(key, 2)
     mask = padding_mask(source)
     positions = jnp.arange(source.shape[1])[None]
@@ -105,10 +124,12 @@ def encode(
 
     def layer(x, layer_and_key):
         params, key = layer_and_key
-        return run_layer(config, params, x, mask, offsets, key=key)[0], None
+        x, _, weights = run_layer(config, params, x, mask, offsets, key=key)
+        return x, weights
 
-    x, _ = run_stack(config, layer, x, params.encoder, stack_key)
-    return Memory(final_norm(config, params.encoder.norm, x), mask, (source != PAD).sum(-1))
+    x, weights = run_stack(config, layer, x, params.encoder, stack_key)
+    states = final_norm(config, params.encoder.norm, x)
+    return Memory(states, mask, (source != PAD).sum(-1)), weights
 
 
 def decode(
@@ -123,21 +144,14 @@ def decode(
     return logits(output_layer(params), x)
 
 
-def cross_attention_weights(
-    config: ModelConfig, params: Params, memory: Memory, target_in: Int[Array, "B T"]
-) -> Float[Array, "N B H T S"]:
-    """How much each target position looks at each source token, in every layer and head."""
-    return run_decoder(config, params, memory, target_in)[1]
-
-
 def run_decoder(
     config: ModelConfig,
     params: Params,
     memory: Memory | None,
     target_in: Int[Array, "B T"],
     key=None,
-) -> tuple[Float[Array, "B T D"], Float[Array, "N B H T S"] | None]:
-    """The decoder stack: its output and its cross-attention weights."""
+) -> tuple[Float[Array, "B T D"], AttentionWeights]:
+    """The decoder stack: its output, and the weights of all layers."""
     embedding_key, stack_key = split(key, 2)
     mask = causal_mask(target_in.shape[1])
     positions = jnp.arange(target_in.shape[1])[None]
@@ -163,13 +177,13 @@ def run_layer(
     memory: LayerMemory | None = None,
     past: Past | None = None,
     key: Key[Array, ""] | None = None,
-) -> tuple[Float[Array, "B T D"], KeyValue, Float[Array, "B H T S"] | None]:
+) -> tuple[Float[Array, "B T D"], KeyValue, AttentionWeights]:
     """Self-attention, cross-attention if there is a memory, feed-forward: a layer of either stack.
 
     With a mask of padding it encodes, with one that is causal it decodes. With `past`,
     self-attention also looks at earlier positions, L in all. `offsets` say how far each key is from
     each query. Returns the output, the keys and values that self-attention looked at, and the
-    cross-attention weights.
+    weights of both attentions.
     """
     self_key, self_sum_key, inner_key, last_key, cross_key, cross_sum_key = split(key, 6)
     attend_to = partial(
@@ -177,15 +191,15 @@ def run_layer(
         dropout_rate=config.attention_dropout,
         accelerator=config.accelerator,
     )
-    weights = None
+    cross = None
 
     def self_attention(x):
         kv = key_value(params.self_attention, x)
         if past is not None:
             kv = extend(past, kv)
         attention = params.self_attention
-        values, _ = attend_to(attention, x, kv, mask, offsets, key=self_key)
-        return values, kv
+        values, weights = attend_to(attention, x, kv, mask, offsets, key=self_key)
+        return values, (kv, weights)
 
     def cross_attention(x):
         attention = params.cross_attention
@@ -195,14 +209,15 @@ def run_layer(
         return feed_forward(config, params.feed_forward, x, inner_key), None
 
     with jax.named_scope("self_attention"):
-        x, kv = residual(config, params.self_attention_norm, x, self_attention, self_sum_key)
+        norm = params.self_attention_norm
+        x, (kv, own) = residual(config, norm, x, self_attention, self_sum_key)
     if params.cross_attention is not None:
         with jax.named_scope("cross_attention"):
             norm = params.cross_attention_norm
-            x, weights = residual(config, norm, x, cross_attention, cross_sum_key)
+            x, cross = residual(config, norm, x, cross_attention, cross_sum_key)
     with jax.named_scope("feed_forward"):
         x, _ = residual(config, params.feed_forward_norm, x, position_wise, last_key)
-    return x, kv, weights
+    return x, kv, AttentionWeights(own, cross)
 
 
 def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack, key):
