@@ -9,7 +9,7 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.commands.command_line import EvalCommand, member, parse_with_run
+from transformer.commands.command_line import EvalCommand, member, named_settings, parse_with_run
 from transformer.commands.program import run_command
 from transformer.config import Config, DataConfig
 
@@ -47,7 +47,7 @@ def main(words: list[str]) -> None:
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     params, label = load_params(command.run, config, command.checkpoint)
     translator = make_translator(config, params, tokenizers) if translates else None
-    other = load_other(command, config) if command.compare else None
+    other = load_other(command, config, words) if command.compare else None
     languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
 
     # How well it does, in what it writes and in how likely the text is to it.
@@ -108,9 +108,9 @@ def score_translations(
     return translations, record
 
 
-def load_other(command: EvalCommand, config: Config) -> tuple:
+def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     """The translator of --compare, and what it is. It searches as its own run says, but for what
-    the command line changes."""
+    the command line says."""
     from dataclasses import replace
 
     from transformer.config.rules import check
@@ -124,8 +124,7 @@ def load_other(command: EvalCommand, config: Config) -> tuple:
     other = load_run_config(run)
     if [other.data.source, other.data.target] != [config.data.source, config.data.target]:
         raise UserError(f"--compare: {run} does not translate between these languages")
-    own = vars(load_run_config(command.run).decode)
-    asked = {name: value for name, value in vars(config.decode).items() if value != own[name]}
+    asked = named_settings(words, "decode", vars(config.decode))
     other = replace(other, decode=replace(other.decode, **asked))
     check(other)
     tokenizers = load_tokenizers(run / "tokenizer", other.data)

@@ -51,7 +51,7 @@ def answer(command: TranslateCommand, translator, block: list, first: int) -> No
     from transformer.decoding.requests import as_json, as_scores, as_text
 
     if command.score:
-        found = scored(translator, block, command.alignments)
+        found = scored(translator, block, command.alignments, first + 1)
     else:
         found = translated(translator, block, command.nbest, command.alignments)
     listing = command.nbest > 1

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from transformer.commands.command_line import EvalCommand, parse_script, parse_train, parse_with_run
+from transformer.commands.command_line import (
+    EvalCommand,
+    named_settings,
+    parse_script,
+    parse_train,
+    parse_with_run,
+)
 from transformer.commands.program import carry_out
 from transformer.config import Config, DecodeConfig
 from transformer.config.files import from_json, load_config, to_json
@@ -35,6 +41,14 @@ def folder(tmp_path, monkeypatch):
     config = to_json(load_config("configs/small.py").with_vocabularies(30, 40, "a digest"))
     (tmp_path / "runs" / "first" / "config.json").write_text(config)
     return tmp_path
+
+
+def test_settings_are_named_whatever_value_they_get():
+    settings = {"beam_size": 4, "alpha": 0.6, "forced_end": False, "no_repeat_ngram": 0, "stop": ""}
+    words = ["run", "--decode.beam-size", "4", "--decode.alpha=0.6", "--decode.no-forced-end"]
+    assert named_settings(words, "decode", settings).keys() == {"beam_size", "alpha", "forced_end"}
+    words = ["--decode.no_repeat_ngram", "0", "--train.stop", "--beam-size", "4"]
+    assert named_settings(words, "decode", settings) == {"no_repeat_ngram": 0}
 
 
 def test_a_mistake_is_the_same_outside_of_the_tests(folder):

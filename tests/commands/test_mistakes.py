@@ -62,6 +62,7 @@ def prepared(config, undisturbed, family, tmp_path_factory):
         "two.en": b"a\nb\n", "one.de": b"a\n", "latin.de": b"a\nb \xe4\n", "nothing.en": b"",
         "table.tsv": b"a\tb\nc\n", "broken.en.gz": b"a\nb\n", "long.en": b"a b " * 500 + b"\n",
         "colours.tsv": b"cat\tblue\n", "alike.tsv": b"cat\tred\ndog\tred\n",
+        "blank.en": b"\n \n", "blank.de": b"\n\n",
     }.items():  # fmt: skip
         (place / name).write_bytes(content)
     return place
@@ -149,7 +150,10 @@ MISTAKES = [
     ("train.py configs/small.py --run runs/first --from runs/first", ["--from", "--run"]),
     (f"{SMALL} --from runs/frist", ["runs/frist is not a run", "runs/first"]),
     (f"{SMALL} --from runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
-    (f"{SMALL} --from runs/first --from-checkpoint 7", ["no checkpoint '7'", "best", "20"]),
+    (
+        f"{SMALL} --from runs/first --from-checkpoint 7",
+        ["runs/first has no checkpoint '7'", "best", "20"],
+    ),
     (f"{SMALL} --from runs/first --model.d-ff 64", ["of another model"]),
     (f"{SMALL} --from runs/first --data.lowercase", ["data.lowercase is taken over"]),
     ("eval.py runs/frist", ["runs/frist is not a run", "runs/first"]),
@@ -165,7 +169,7 @@ MISTAKES = [
     ("eval.py runs/first --test-files two.en gone.de", ["gone.de"]),
     ("eval.py runs/first --test-files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),
     ("eval.py runs/first --compare runs/frist", ["runs/frist is not a run"]),
-    ("eval.py runs/first --compare runs/first:7", ["no checkpoint '7'", "20"]),
+    ("eval.py runs/first --compare runs/first:7", ["runs/first has no checkpoint '7'", "20"]),
     ("eval.py runs/first --compare runs/language", ["--compare", "runs/language"]),
     ("eval.py runs/language --compare runs/first", ["runs/language is no translator"]),
     ("eval.py runs/classes --lowercased", ["runs/classes is no translator", "--lowercased"]),
@@ -182,7 +186,7 @@ MISTAKES = [
     ("translate.py runs/first --decode.min-length -1", ["min_length (-1)", "at least 0"]),
     ("translate.py runs/first --decode.repetition-penalty 0", ["repetition_penalty", "above 0"]),
     ("translate.py runs/first --ensemble runs/frist", ["runs/frist is not a run"]),
-    ("translate.py runs/first --ensemble runs/first:7", ["no checkpoint '7'", "20"]),
+    ("translate.py runs/first --ensemble runs/first:7", ["runs/first has no checkpoint '7'", "20"]),
     ("translate.py runs/first --ensemble runs/language", ["runs/language does not translate"]),
     ("translate.py runs/first --ensemble runs/strange", ["runs/strange has another vocabulary"]),
     ("eval.py runs/classes --test-files colours.tsv", ["the class 'blue'", "cat, none"]),
@@ -207,6 +211,19 @@ MISTAKES = [
     ),
     (f"{SMALL} --data.train-weights 0.001", ["data.train_weights leave no pair"]),
     ("eval.py runs/first --details -1", ["details (-1)", "at least 0"]),
+    (f"{SMALL} --data.train-weights 1e12", ["data.train_weights", "at most 1000"]),
+    (f"{SMALL} --train.r-drop 1e30", ["train.r_drop (1e+30)", "at most 1000"]),
+    (f"{SMALL} --wandb a/b", ["--wandb 'a/b'", "none of /"]),
+    ("translate.py runs/first --decode.alpha 1e30", ["decode.alpha (1e+30)", "at most 10"]),
+    ("translate.py runs/first --decode.no-repeat-ngram 3000", ["(3000)", "at most 100"]),
+    ("translate.py runs/first --decode.repetition-penalty 1e39", ["(1e+39)", "at most 100"]),
+    ("generate.py runs/language --no-repeat-ngram 101", ["no_repeat_ngram (101)", "at most 100"]),
+    (
+        "generate.py runs/language --max-tokens 5 --min-length 6",
+        ["--min-length (6)", "--max-tokens (5)"],
+    ),
+    ("eval.py runs/first --test-files runs runs", ["runs is a folder"]),
+    ("eval.py runs/first --test-files blank.en blank.de", ["blank.en and blank.de", "are blank"]),
 ]
 
 

@@ -28,6 +28,7 @@ def test_lines_become_requests():
     line = '{"text": "a", "prefix": "b", "id": [7]}'
     came = {"text": "a", "prefix": "b", "id": [7]}
     assert read(line, "json") == Request("a", prefix="b", others=came)
+    assert read("\ufeff" + line, "json") == Request("a", prefix="b", others=came)  # from Windows
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,12 @@ def test_lines_become_requests():
         ("a\tb\tc", "tsv", False, "line 1 has 3 columns: two at most, text and prefix"),
         ("a\tb\tc", "tsv", True, "line 1 has 3 columns: two at most, text and translation"),
         ('{"text": "a", "id": "\\ud800"}', "json", False, "line 1 holds half a character"),
-        ("{", "json", False, "line 1 is no JSON"),
-        ("[" * 100_000, "json", False, "line 1 is no JSON"),
+        ("{", "json", False, r"line 1 is no JSON: Expecting .* \(character 2\)$"),
+        ("[" * 100_000, "json", False, "line 1 is no JSON: it is nested too deeply$"),
+        ("9" * 5000, "json", False, "line 1 is no JSON: a number in it has too many digits$"),
+        (" ", "json", False, 'line 1 is blank: a blank text is {"text": ""}'),
+        ('{"text": "a", "w": 1e999}', "json", False, "line 1 holds a number that JSON has not"),
+        ('{"text": "a", "w": [NaN]}', "json", False, "line 1 holds a number that JSON has not"),
         ("[1]", "json", False, "line 1 is no JSON object"),
         ("{}", "json", False, "line 1: 'text' must be a text"),
         ('{"text": 3}', "json", False, "'text' must be a text"),

@@ -303,8 +303,19 @@ def test_an_ensemble_gives_the_mean_probability_of_its_models(
 def test_a_pair_that_is_too_long_to_be_scored_is_named(translator, tokenizers):
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, max_source_length=10))
-    with pytest.raises(UserError, match="'a dog' or its translation has"):
-        score_pairs(make_translator(config, params, tokenizers), ["a dog"], ["the garden " * 3])
+    ready = make_translator(config, params, tokenizers)
+    with pytest.raises(UserError, match="^line 8: the text or its translation has"):
+        score_pairs(ready, ["a", "a dog"], ["a", "the garden " * 3], first=7)
+
+
+def test_a_prefix_that_leaves_no_room_is_cut_and_named(translator, tokenizers):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, max_length=4))
+    ready, prefix = make_translator(config, params, tokenizers), "the garden the garden"
+    [ids] = tokenizers.target.encode([prefix])
+    with pytest.warns(UserWarning, match=r"was cut after 3 \(decode\.max_length.*'the garden the"):
+        [[told]] = hypotheses(ready, ["a dog"], 1, [prefix])
+    assert list(told.tokens[:3]) == ids[:3]
 
 
 def test_a_text_that_is_too_long_is_translated_sentence_by_sentence(translator, tokenizers):

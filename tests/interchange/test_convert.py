@@ -338,7 +338,7 @@ MISTAKES = [
     (["from-marian", "opus", "en_de"], ["en_de exists"]),
     (["to-marian", "en_de"], ["the folder to make is missing"]),
     (["to-marian", "gone", "out"], ["gone is not a run"]),
-    (["to-marian", "en_de", "out", "--checkpoint", "9"], ["no checkpoint '9'"]),
+    (["to-marian", "en_de", "out", "--checkpoint", "9"], ["en_de has no checkpoint '9'"]),
     (
         ["to-marian", "en_de", "out", "--decode.normalisation", "gnmt"],
         ["--decode.normalisation length"],

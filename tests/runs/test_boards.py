@@ -68,7 +68,8 @@ def logged(data):
 
 
 def test_weights_and_biases_has_every_point_in_one_run(tmp_path, monkeypatch):
-    pytest.importorskip("wandb").teardown()  # it reads its environment once
+    wandb = pytest.importorskip("wandb")
+    wandb.teardown()  # it reads its environment once
     from wandb.proto.wandb_internal_pb2 import Record
 
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -76,6 +77,7 @@ def test_weights_and_biases_has_every_point_in_one_run(tmp_path, monkeypatch):
     folder.mkdir()
     trained(folder, 0, 300, "translators")
     trained(folder, 200, 400, "translators")
+    wandb.teardown()  # and writes from a process of its own
     ids, points = set(), {}
     for path in sorted((folder / "wandb").glob("offline-run-*/*.wandb")):
         for data in logged(path.read_bytes()):

@@ -152,6 +152,11 @@ def parse_train(words: list[str]) -> TrainCommand:
         )
     if command.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
+    if len(command.wandb) > 128 or set(command.wandb) & {*"/\\#?%:"}:
+        raise UserError(
+            f"--wandb {command.wandb!r}: the name of a project has at most 128 characters, and "
+            "none of / \\ # ? % :"
+        )
     check(command.settings)
     return dataclasses.replace(command, run=run)
 
@@ -195,6 +200,18 @@ def _word_after(option: str, words: list[str]) -> str | None:
         if word.partition("=")[0] == option:
             value = word.partition("=")[2] or following
     return value
+
+
+def named_settings(
+    words: list[str], section: str, settings: dict[str, object]
+) -> dict[str, object]:
+    """Those settings of a section that the words name, whatever value they give them."""
+    named = {word.partition("=")[0].replace("-", "_") for word in words}
+    return {
+        name: value
+        for name, value in settings.items()
+        if {f"__{section}.{name}", f"__{section}.no_{name}"} & named
+    }
 
 
 def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:
@@ -246,6 +263,11 @@ def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
     if 0 < settings.beam_size < settings.samples:
         raise UserError(
             f"--samples ({settings.samples}) must not exceed --beam-size ({settings.beam_size})"
+        )
+    if settings.min_length > settings.max_tokens:
+        raise UserError(
+            f"--min-length ({settings.min_length}) must not exceed --max-tokens "
+            f"({settings.max_tokens})"
         )
     config = load_run_config(command.run)
     check(config)

@@ -38,6 +38,8 @@ Fact = Annotated[Value, Suppress]
 Positive = Annotated[int, Limit(1, below=2**31)]
 Count = Annotated[int, Limit(0, below=2**31)]
 PositiveNumber = Annotated[float, Limit(0, above=True)]
+Penalty = Annotated[float, Limit(0, above=True, highest=100)]
+NgramOrder = Annotated[int, Limit(0, highest=100)]
 Number = Annotated[float, Limit(0)]
 Fraction = Annotated[float, Limit(0, below=1)]
 BeamSize = Annotated[int, Limit(1, below=1001)]
@@ -143,7 +145,7 @@ class DataConfig:
     windows: bool = False
     """Read a text, such as a book, as one stream of tokens, cut into windows of max_length; else
     each line is by itself. For a decoder or an encoder alone."""
-    train_weights: tuple[Number, ...] = ()
+    train_weights: tuple[Annotated[float, Limit(0, highest=1000)], ...] = ()
     """How often an epoch reads each corpus of train_files, such as 1 0.5 4; all of them once by
     default. Of a fraction, each epoch draws other pairs."""
     sampling: Number = 0.0
@@ -230,7 +232,7 @@ class TrainConfig:
     """Of initialisation, dropout and data order."""
     label_smoothing: Fraction = 0.1
     """Epsilon_ls of section 5.4."""
-    r_drop: Number = 0.0
+    r_drop: Annotated[float, Limit(0, highest=1000)] = 0.0
     """Weight of the divergence between two passes with different dropout, such as 5, in two to
     three times the time (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); 0: one
     pass."""
@@ -265,7 +267,7 @@ class DecodeConfig:
 
     beam_size: BeamSize = 4
     """Hypotheses kept; 1: greedy."""
-    alpha: Number = 0.6
+    alpha: Annotated[float, Limit(0, highest=10)] = 0.6
     """Strength of the length normalisation; 0: none."""
     normalisation: Literal["gnmt", "length"] = "gnmt"
     """What log-probabilities are divided by: ((5 + length) / 6)^alpha or length^alpha."""
@@ -286,10 +288,10 @@ class DecodeConfig:
     """Share the probability of what is never chosen among the other tokens, in scores."""
     min_length: Annotated[int, Limit(0, below=100_001)] = 0
     """Fewest tokens of a translation before its EOS."""
-    no_repeat_ngram: Count = 0
+    no_repeat_ngram: NgramOrder = 0
     """No n-gram of so many tokens occurs twice in a translation (Paulus et al., 2018,
     https://arxiv.org/abs/1705.04304); 0: any may."""
-    repetition_penalty: PositiveNumber = 1.0
+    repetition_penalty: Penalty = 1.0
     """Log-probabilities of tokens that a translation has already are multiplied by this (Keskar et
     al., 2019, https://arxiv.org/abs/1909.05858); 1: nothing is changed."""
     max_source_length: Positive = 1024
@@ -322,9 +324,9 @@ class GenerateConfig:
     with the line, also in a run with `data.windows`."""
     min_length: Annotated[int, Limit(0, below=100_001)] = 0
     """Fewest tokens that are added."""
-    no_repeat_ngram: Count = 0
+    no_repeat_ngram: NgramOrder = 0
     """Never add the same so many tokens in a row twice; 0: as often as it likes."""
-    repetition_penalty: PositiveNumber = 1.0
+    repetition_penalty: Penalty = 1.0
     """Factor on the log-probability of tokens that have been added before, such as 1.2."""
     words: Positive = 5
     """Likeliest words that are shown for each blank."""

@@ -98,6 +98,8 @@ def _is_table(name: str) -> bool:
 
 
 def _existing(setting: str, path: Path) -> Path:
+    if path.is_dir():
+        raise UserError(f"{setting}: {path} is a folder; name the files in it")
     if not path.is_file():
         raise UserError(f"{setting}: no file {path}; {_beside(path)}")
     if set(path.suffixes) & set(ARCHIVES):

@@ -80,4 +80,7 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
 def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) -> TestSet:
     files = tuple(map(str, corpus))
     alone = replace(data, dataset="", test_files=files, swap_files=False)
-    return TestSet(name, stem, list(read_pairs(alone, "test")))
+    pairs = list(read_pairs(alone, "test"))
+    if not any(text.strip() for pair in pairs for text in pair):
+        raise UserError(f"{name}: there is nothing to score, all {len(pairs):,} lines are blank")
+    return TestSet(name, stem, pairs)

@@ -34,11 +34,12 @@ def translated(
 
 
 def scored(
-    translator: Translator, requests: Sequence[Request], aligned: bool
+    translator: Translator, requests: Sequence[Request], aligned: bool, first: int = 1
 ) -> list[list[Answer]]:
-    """How likely the translation of each request is, token by token."""
+    """How likely the translation of each request is, token by token. Their lines count on from
+    `first`."""
     texts = [request.text for request in requests]
-    found = score_pairs(translator, texts, [request.translation for request in requests])
+    found = score_pairs(translator, texts, [request.translation for request in requests], first)
     links = _links(translator, texts, [one.tokens for one in found], aligned)
     return [
         [

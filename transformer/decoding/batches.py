@@ -1,7 +1,6 @@
 """Sentences of all lengths in batches of few shapes."""
 
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -26,6 +25,11 @@ def last_position(models: Sequence[ModelConfig]) -> int:
 def longest_text(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
     """Tokens that are read of a text, when one more stands beside them: BOS or EOS."""
     return min(last_position(models) - 1, settings.max_source_length)
+
+
+def longest_prefix(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
+    """Tokens that may be given of a translation, so that one more fits: EOS."""
+    return min(last_position(models), settings.max_length or sys.maxsize) - 1
 
 
 def in_batches(
@@ -88,18 +92,12 @@ def round_up(length: int, lengths: Sequence[int]) -> int:
     return next((n for n in lengths if n >= length), 1 << (length - 1).bit_length())
 
 
-def pad_prefixes(
-    models: Sequence[ModelConfig], settings: DecodeConfig, prefixes: list[list[int]], rows: int
-) -> Int[np.ndarray, "B P"] | None:
+def pad_prefixes(prefixes: list[list[int]], rows: int) -> Int[np.ndarray, "B P"] | None:
     """What translations begin with, as a table of few lengths; None where there is nothing."""
     longest = max(map(len, prefixes))
     if longest == 0:
         return None
-    most = settings.max_length or sys.maxsize
-    most = min(most, last_position(models)) - 1
-    if longest > most:
-        warnings.warn(f"a prefix of {longest:,} tokens was cut after {most:,}", stacklevel=2)
-    table = np.full((rows, round_up(min(longest, most), LENGTHS)), PAD, np.int32)
+    table = np.full((rows, round_up(longest, LENGTHS)), PAD, np.int32)
     for number, prefix in enumerate(prefixes):
-        table[number, : min(len(prefix), most)] = prefix[:most]
+        table[number, : len(prefix)] = prefix
     return table

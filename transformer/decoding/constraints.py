@@ -57,7 +57,7 @@ def repeated_ends(
     length = tokens.shape[-1]
     places = jnp.arange(length)
     found = jnp.broadcast_to(places < position, tokens.shape)
-    for back in range(1, order):
+    for back in range(1, min(order, length)):
         before = jnp.take(tokens, jnp.maximum(places - back, 0), axis=-1)
         latest = jnp.take(tokens, jnp.maximum(position - back, 0), axis=-1)[..., None]
         found &= (before == latest) & (places >= back)

@@ -73,10 +73,12 @@ def _of_table(number: int, line: str, scoring: bool) -> Request:
 
 
 def _of_json(number: int, line: str, scoring: bool) -> Request:
+    if not line.strip():
+        raise UserError(f'line {number:,} is blank: a blank text is {{"text": ""}}')
     try:
-        values = json.loads(line)
+        values = json.loads(line.removeprefix("\ufeff") if number == 1 else line)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"line {number:,} is no JSON: {error}") from error
+        raise UserError(f"line {number:,} is no JSON: {_reason(error)}") from error
     if not isinstance(values, dict):
         raise UserError(f'line {number:,} is no JSON object, such as {{"text": "..."}}')
     needed = ("text", "translation") if scoring else ("text",)
@@ -84,11 +86,25 @@ def _of_json(number: int, line: str, scoring: bool) -> Request:
         if not isinstance(values.get(name, None if name in needed else ""), str):
             raise UserError(f"line {number:,}: {name!r} must be a text")
     try:
-        json.dumps(values, ensure_ascii=False).encode()
+        json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
-        raise UserError(f"line {number:,} holds half a character") from None
+        raise UserError(
+            f"line {number:,} holds half a character (such as \\ud83d alone): write it whole"
+        ) from None
+    except ValueError:
+        raise UserError(
+            f"line {number:,} holds a number that JSON has not, NaN or an infinite one"
+        ) from None
     read = {name: " ".join(values.get(name, "").splitlines()) for name in FIELDS}
     return Request(**read, others={n: v for n, v in values.items() if n not in ANSWERED})
+
+
+def _reason(error: ValueError | RecursionError) -> str:
+    """Why a line is no JSON, without what only Python's programmers know."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (character {error.pos + 1:,})"
+    is_nested = isinstance(error, RecursionError)
+    return "it is nested too deeply" if is_nested else "a number in it has too many digits"
 
 
 def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:

@@ -117,22 +117,22 @@ class Scored:
 
 
 def score_pairs(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], first: int = 1
 ) -> list[Scored]:
     """How likely each translation is, given its source; blank sources have none.
 
-    Raises UserError naming the first that is longer than the model or `decode.max_source_length`
-    allows.
+    Raises UserError naming the line, counted on from `first`, of one that is longer than the model
+    or `decode.max_source_length` allows.
     """
     models, settings = translator.ensemble.models, translator.settings
     longest = longest_text(models, settings)
     source_side, target_side = translator.tokenizers
     read, given = source_side.encode(list(sources)), target_side.encode(list(targets))
-    for source, target, text in zip(read, given, sources):
-        if (length := max(len(source), len(target))) > longest:
+    for line, pair in enumerate(zip(read, given), start=first):
+        if (length := max(map(len, pair))) > longest:
             raise UserError(
-                f"{text[:60]!r} or its translation has {length:,} tokens: at most {longest:,} can "
-                "be scored (decode.max_source_length, or model.max_positions)"
+                f"line {line:,}: the text or its translation has {length:,} tokens; at most "
+                f"{longest:,} can be scored (decode.max_source_length, or model.max_positions)"
             )
     ended = [[*target, EOS] for target in given]
     found = [Scored((), ())] * len(sources)

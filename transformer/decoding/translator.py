@@ -19,6 +19,7 @@ from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
     in_batches,
     last_position,
+    longest_prefix,
     longest_text,
     pad_batch,
     pad_prefixes,
@@ -156,10 +157,9 @@ def split(
     translator: Translator, sentences: Sequence[str], prefixes: Sequence[str] | None = None
 ) -> list[Part]:
     """The sentences as tokens, those that are too long in parts."""
-    source, target = translator.tokenizers
-    setting, longest = _longest_source(translator)
+    source, setting, longest = translator.tokenizers.source, *_longest_source(translator)
     parts = []
-    beginnings = target.encode(list(prefixes or [""] * len(sentences)))
+    beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
     for number, ids in enumerate(source.encode(list(sentences))):
         cut = [sentences[number]] if len(ids) <= longest else sentences_of(sentences[number])
         rows = [ids] if len(cut) == 1 else source.encode(cut)
@@ -174,6 +174,20 @@ def split(
             blank = " " if place and cut[place - 1][-1:].isspace() else ""
             parts.append(Part(number, row[:longest], row[longest:], prefix, blank))
     return parts
+
+
+def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[list[int]]:
+    """As tokens, as many as there is room for."""
+    longest = longest_prefix(translator.ensemble.models, translator.settings)
+    rows = translator.tokenizers.target.encode(prefixes)
+    for prefix, row in zip(prefixes, rows):
+        if len(row) > longest:
+            warnings.warn(
+                f"a prefix of {len(row):,} tokens was cut after {longest:,} (decode.max_length, or "
+                f"model.max_positions): {prefix[:60]!r} ...",
+                stacklevel=5,
+            )
+    return [row[:longest] for row in rows]
 
 
 def _longest_source(translator: Translator) -> tuple[str, int]:
@@ -195,7 +209,7 @@ def _searched(
     def search_for(numbers: list[int]) -> SearchResult:
         source = pad_batch(models, settings, [sources[i] for i in numbers])
         prefixes = [parts[i].prefix for i in numbers]
-        prefix = pad_prefixes(models, settings, prefixes, len(source))
+        prefix = pad_prefixes(prefixes, len(source))
         return search_batch(translator.ensemble, settings, source, wanted, prefix)
 
     with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:

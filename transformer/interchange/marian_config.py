@@ -60,9 +60,9 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 OFF = (False, 0, 0.0, "", [], {})
 """Values of other fields that mean that something is not done."""
 RANGES = {
-    "num_beams": (1, 1000), "length_penalty": (0, 100), "max_length": (2, 100_000),
+    "num_beams": (1, 1000), "length_penalty": (0, 10), "max_length": (2, 100_000),
     "max_new_tokens": (1, 100_000), "min_length": (0, 100_000),
-    "no_repeat_ngram_size": (0, 100_000), "repetition_penalty": (0.01, 100),
+    "no_repeat_ngram_size": (0, 100), "repetition_penalty": (0.01, 100),
 }  # fmt: skip
 """Least and most of what a search can do."""
 STOPS = {False: "heuristic", True: "full", "never": "bound"}

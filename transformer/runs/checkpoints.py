@@ -226,7 +226,7 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
     if failure:
         raise failure
     for error in damaged:
-        warn(f"{error}: left out", stacklevel=2)
+        warn(f"{folder}: {error}: left out", stacklevel=2)
     return params, label
 
 
@@ -246,7 +246,7 @@ def _load_params(
             except DamageError as error:
                 damaged.append(error)
         while scores and checkpoint not in (str(error.step) for error in damaged):
-            chosen = _choose_steps(scores, config.train, checkpoint)
+            chosen = _choose_steps(folder, scores, config.train, checkpoint)
             try:
                 params = average(read(manager, step, shapes)[0]["params"] for step in chosen)
             except DamageError as error:
@@ -257,8 +257,8 @@ def _load_params(
             return params, f"{checkpoint}: {label}", damaged
     asked = [error for error in damaged if str(error.step) == checkpoint]
     raise UserError(
-        f"{'; '.join(map(str, asked or damaged))}: choose another checkpoint, and leave the model "
-        "settings as that run has them"
+        f"{folder}: {'; '.join(map(str, asked or damaged))}: choose another checkpoint, and leave "
+        "the model settings as that run has them"
     )
 
 
@@ -272,7 +272,7 @@ def average(trees: Iterable[Params]) -> Params:
 
 
 def _choose_steps(
-    scores: dict[int, float | None], settings: TrainConfig, checkpoint: str
+    folder: Path, scores: dict[int, float | None], settings: TrainConfig, checkpoint: str
 ) -> list[int]:
     """`scores`: the merit of each step, None if not validated."""
     steps = sorted(scores)
@@ -289,7 +289,7 @@ def _choose_steps(
     if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(
-        f"no checkpoint {checkpoint!r}: choose {', '.join(NAMES)} or a step of "
+        f"{folder} has no checkpoint {checkpoint!r}: choose {', '.join(NAMES)} or a step of "
         f"{', '.join(map(str, steps))}"
     )
 
