@@ -15,13 +15,15 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github)
 #
-# The Transformer of ["Attention Is All You Need"](https://arxiv.org/abs/1706.03762), from sentence
-# pairs to BLEU on one page. It takes a few minutes on two CPU cores.
+# From sentence pairs to BLEU on one page: training with live curves, translating, what BLEU
+# counts, greedy and beam search, and the same update under `jit` and under a literal `pmap`. It
+# takes a few minutes on two CPU cores; a run that is finished already is only looked at.
 #
 # In Colab, write the address of the repository below; the cell clones and installs it.
 
-# %%
+# %% tags=["install"]
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +34,12 @@ if "google.colab" in sys.modules:
     assert REPOSITORY, "set REPOSITORY to the address of the repository, then run this cell again"
     subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
     os.chdir("project")
-    subprocess.run([sys.executable, "-m", "pip", "install", "-qe", ".[notebook]"], check=True)
+    # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
+    # compute on the CPU.
+    has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
+    extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
+    wanted = ".[notebook" + f",{extra}" * bool(extra) + "]"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
 
 while not Path("train.py").exists():
     os.chdir("..")
@@ -42,8 +49,9 @@ sys.path.insert(0, os.getcwd())
 # %% [markdown]
 # ## The data
 #
-# `phrasebook/en_de` is generated on your machine by a grammar. Its test sentences hold combinations
-# of words and constructions that training never shows, so a translator has to compose.
+# `phrasebook/en_de` is generated on your machine by a grammar. Its test sentences hold
+# combinations of words and constructions that training never shows, so a translator has to
+# compose.
 
 # %%
 from itertools import islice
@@ -59,44 +67,50 @@ for source, target in islice(read_pairs(config.data, "test"), 5):
 # ## Training
 #
 # One command. It keeps everything in `runs/quickstart`, and goes on from there if it is run again.
+# While it works we draw what it writes to `metrics.jsonl`.
 
 # %%
-with subprocess.Popen(
+import matplotlib.pyplot as plt
+from IPython.display import clear_output
+
+from transformer.runs.metrics import read_metrics
+from transformer.viewing.plots import draw_runs
+
+run = Path("runs/quickstart")
+
+
+def draw():
+    clear_output(wait=True)
+    lines = {"quickstart": read_metrics(run)}
+    _, axes = plt.subplots(1, 4, figsize=(15, 3), layout="constrained")
+    draw_runs(axes[0], lines, "loss", "training loss", "nats a token")
+    draw_runs(axes[1], lines, "validation_bleu", "validation BLEU")
+    draw_runs(axes[2], lines, "learning_rate", "learning rate")
+    draw_runs(axes[3], lines, "tokens_per_second", "target tokens/s")
+    plt.show()
+
+
+training = subprocess.Popen(
     [sys.executable, "train.py", "configs/quickstart.py"],
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
-) as training:
-    for line in training.stdout:
+)
+said = []
+for line in training.stdout:
+    said.append(line)
+    if line.startswith("update") and (run / "metrics.jsonl").exists():
+        draw()
         print(line, end="")
-assert training.returncode == 0
+assert training.wait() == 0, "".join(said)
+draw()
+print("".join(said[-8:]))
 
 # %% [markdown]
-# ## What happened
+# The loss is the label-smoothed cross-entropy of section 5.4. The learning rate rises and then
+# falls as in equation 3, and towards the end it is led to zero. The first updates are slow because
+# each shape of batch is compiled once; what is compiled is kept.
 #
-# The loss is the label-smoothed cross-entropy of section 5.4, and the learning rate follows
-# equation 3.
-
-# %%
-import json
-
-import matplotlib.pyplot as plt
-
-run = Path("runs/quickstart")
-lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-reports = [line for line in lines if "loss" in line]
-validations = [line for line in lines if "validation_bleu" in line]
-
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3), layout="constrained")
-left.plot([r["step"] for r in reports], [r["loss"] for r in reports])
-left.set(xlabel="update", ylabel="loss, nats a token", title="training loss")
-middle.plot([r["step"] for r in reports], [r["learning_rate"] for r in reports])
-middle.set(xlabel="update", title="learning rate")
-right.plot([v["step"] for v in validations], [v["validation_bleu"] for v in validations], "o-")
-right.set(xlabel="update", title="validation BLEU", ylim=(0, 100))
-plt.show()
-
-# %% [markdown]
 # ## Translating
 #
 # A run folder is all that is needed: its config, its vocabulary, its checkpoints.
@@ -123,42 +137,142 @@ for sentence, translation in zip(sentences, translate(translator, sentences)):
 # %% [markdown]
 # ## BLEU
 #
-# On the test split, against the raw references, with sacreBLEU's signature.
+# On the test split, against the raw references, with sacreBLEU's signature: without it a score
+# cannot be compared with another.
 
 # %%
 from transformer.evaluation.scores import score
 
 pairs = list(read_pairs(config.data, "test"))
 hypotheses = translate(translator, [source for source, _ in pairs])
+references = [target for _, target in pairs]
 print(which)
-for metric in score(hypotheses, [target for _, target in pairs], config.data.target):
+for metric in score(hypotheses, references, config.data.target):
     print(metric)
 
 # %% [markdown]
-# ## What the decoder looks at
-#
-# Cross-attention: each row is a German token about to be written, each column an English one, and
-# the shade says how much the last layer's heads look at it, on average. The model is pure
-# functions, so looking inside is one more function call on the finished translation.
+# What does BLEU count? How many of the words that were written stand in the reference too, and of
+# the pairs, triples and quadruples of words in a row; a word that the reference has once counts
+# once, however often it was written. The four shares are multiplied and the fourth root is taken.
+# Who writes too little would have it easy, so what is shorter than the reference is marked down by
+# exp(1 - reference / written).
 
 # %%
+import math
+from collections import Counter
+
+from sacrebleu.metrics import BLEU
+
+cut = BLEU().tokenizer  # where words end: "13a", as the signature says
+
+
+def ngrams(text, n):
+    words = cut(text).split()
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def by_hand(hypotheses, references):
+    shares = []
+    for n in (1, 2, 3, 4):
+        counted = [(ngrams(h, n), ngrams(r, n)) for h, r in zip(hypotheses, references)]
+        found = sum((written & there).total() for written, there in counted)  # the lesser count
+        shares.append(found / sum(written.total() for written, _ in counted))
+    written, there = (sum(len(cut(t).split()) for t in texts) for texts in (hypotheses, references))
+    brevity = min(1, math.exp(1 - there / written))
+    return shares, brevity, 100 * brevity * math.prod(shares) ** (1 / 4)
+
+
+shares, brevity, found = by_hand(hypotheses, references)
+print("words, pairs, triples, quadruples:", *(f"{share:.1%}" for share in shares))
+print(f"brevity {brevity:.3f}, BLEU {found:.2f}")
+assert abs(found - BLEU().corpus_score(hypotheses, [references]).score) < 1e-6
+print("sacreBLEU has the same.")
+
+# %% [markdown]
+# ## Greedy and beam search
+#
+# Greedy search takes the likeliest token each time, and cannot go back. A beam keeps several
+# beginnings. It finds translations that are likelier as a whole:
+
+# %%
+import time
+from dataclasses import replace
+
+from transformer.decoding.translator import hypotheses as search
+
+sources = [source for source, _ in pairs[:500]]
+print("beam  BLEU  log-probability a sentence  seconds")
+for beam in (1, 2, 4, 8):
+    decode = replace(config.decode, beam_size=beam, alpha=0.0)
+    searching = make_translator(replace(config, decode=decode), params, tokenizers)
+    search(searching, sources)  # compiles
+    start = time.perf_counter()
+    best = [found[0] for found in search(searching, sources)]
+    seconds = time.perf_counter() - start
+    mean = sum(found.log_prob for found in best) / len(best)
+    value = BLEU().corpus_score([found.text for found in best], [references[:500]]).score
+    print(f"{beam:4}  {value:.1f}  {mean:26.3f}  {seconds:7.1f}")
+
+# %% [markdown]
+# ### The length penalty
+#
+# Every further token makes a sentence less likely, so a search for the likeliest prefers short
+# ones. Dividing the logarithm by ((5 + length) / 6)^alpha makes up for that (section 6.1): with a
+# larger alpha translations get longer. How long is right is seen on the validation set.
+
+# %%
+print("alpha  tokens a sentence  log-probability a sentence")
+for alpha in (0.0, 0.6, 2.0, 10.0):
+    decode = replace(config.decode, alpha=alpha)
+    searching = make_translator(replace(config, decode=decode), params, tokenizers)
+    best = [found[0] for found in search(searching, sources)]
+    tokens = sum(len(found.tokens) for found in best) / len(best)
+    mean = sum(found.log_prob for found in best) / len(best)
+    print(f"{alpha:5}  {tokens:17.3f}  {mean:26.3f}")
+
+# %% [markdown]
+# ## The same update, under `jit` and under `pmap`
+#
+# An update is a pure function: state and batch go in, a new state comes out. Training hands it to
+# `jax.jit`, and the compiler spreads the batch over all devices. Written for one device, with the
+# sums over devices spelled out, it can go through `jax.pmap` as well. The results are equal but
+# for rounding.
+
+# %%
+import jax
 import numpy as np
 
-from transformer.data.batching import pad_sources
-from transformer.model.batch import BOS
-from transformer.model.encoder_decoder import cross_attention_weights, encode
+from transformer.data.batching import one_epoch
+from transformer.data.plan import make_plan
+from transformer.data.token_store import encoded
+from transformer.training.optimizer import hyperparameters
+from transformer.training.step import apply, gradients, init_state, update
 
-sentence = sentences[0]
-[source_ids] = tokenizers.source.encode([sentence])
-[target_ids] = tokenizers.target.encode(translate(translator, [sentence]))
-memory = encode(config.model, params, pad_sources([source_ids], rows=1, length=len(source_ids) + 1))
-target_in = np.array([[BOS, *target_ids]], np.int32)
-weights = cross_attention_weights(config.model, params, memory, target_in)
+still = replace(config.model, dropout=0.0)  # so that both draw nothing
+numbers = hyperparameters(config)
+count = jax.local_device_count()
+tokens = encoded(config.data, tokenizers, pairs)
+batch = next(one_epoch(config, tokens, make_plan(tokens, config.data, rows_multiple=count)))
+state = jax.jit(init_state, static_argnums=0)(still, jax.random.key(0))
 
-figure, axes = plt.subplots(figsize=(8, 6))
-axes.imshow(np.asarray(weights[-1, 0].mean(axis=0)), cmap="Blues")
-columns = [*tokenizers.source.pieces(source_ids), "end"]
-rows = [*tokenizers.target.pieces(target_ids), "end"]
-axes.set_xticks(range(len(columns)), columns, rotation=90)
-axes.set_yticks(range(len(rows)), rows)
-plt.show()
+
+def update_of_one_device(state, batch):
+    """What `update` does, on a device that has a part of the batch."""
+    found = gradients(still, 1, state.params, batch, numbers.label_smoothing)
+    summed_gradients, sums = jax.lax.psum(found, "devices")
+    return apply(still, numbers, state, summed_gradients, sums)[0]
+
+
+by_jit, _ = jax.jit(update, static_argnums=(0, 1, 2))(still, 1, 1, numbers, state, batch)
+parts = jax.tree.map(lambda rows: rows.reshape(count, -1, rows.shape[-1]), batch)
+by_pmap = jax.pmap(update_of_one_device, "devices", in_axes=(None, 0))(state, parts)
+for ours, theirs in zip(*map(jax.tree.leaves, (by_jit.params, by_pmap.params))):
+    for device in range(count):
+        np.testing.assert_allclose(ours, theirs[device], atol=1e-5)
+print(f"{batch.source.shape[0]} sentences on {count} device(s): the same parameters")
+
+# %% [markdown]
+# ## What to read next
+#
+# - `04_looking_inside`: what the translator looks at.
+# - `train.py` reads in the order in which things happen.

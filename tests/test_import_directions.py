@@ -82,6 +82,13 @@ ALLOWED = {
         "transformer.evaluation",
         "transformer.runs",
     },
+    "transformer.viewing": EVERYWHERE
+    | {
+        "transformer.model",
+        "transformer.data.vocabularies",
+        "transformer.data.batching",
+        "transformer.decoding",
+    },
     "transformer.commands": EVERYWHERE | {"transformer.machine", "transformer.runs.folder"},
 }
 """What a room may import besides its own modules."""

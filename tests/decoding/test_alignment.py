@@ -11,8 +11,11 @@ from transformer.config import Config, DecodeConfig, ModelConfig, OptimizerConfi
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import alignments, pharaoh, word_links, word_numbers
+from transformer.decoding.ensemble import make_ensemble
+from transformer.decoding.scoring import attention_to_source
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.encoder_decoder import encode, run_decoder
 from transformer.training.optimizer import hyperparameters
 from transformer.training.step import init_state, update
 
@@ -142,3 +145,18 @@ def test_links_are_written_by_source_word_then_target_word():
 
 def test_what_is_empty_has_no_links(reversing):
     assert alignments(reversing, ["", "ant"], [[], [EOS]]) == [[], []]
+
+
+@pytest.mark.parametrize("layers, taken", [(1, [0]), (2, [1]), (4, [1, 2, 3])])
+def test_attention_is_that_of_all_layers_but_the_first(
+    small_model, random_params, random_batch, layers, taken
+):
+    model = small_model(decoder_layers=layers)
+    params, batch = random_params(model), random_batch()
+    memory = encode(model, params, batch.source)
+    weights = run_decoder(model, params, memory, batch.target_in)[1].cross
+    ensemble = make_ensemble([(model, params)], "float32")
+    found = attention_to_source(ensemble, np.asarray(batch.source), np.asarray(batch.target_out))
+    expected = np.stack([weights[layer] for layer in taken]).mean((0, 2))
+    real = np.asarray(batch.target_out) != PAD
+    np.testing.assert_allclose(found[real], expected[real], atol=1e-5)

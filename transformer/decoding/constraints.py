@@ -49,6 +49,22 @@ def constrained(
     return jnp.where(is_given[:, None, None], alone, log_probs)
 
 
+def begun(
+    prefix: Int[Array, "B P"],
+    position: Int[Array, ""],
+    log_probs: Float[Array, "B W V"],
+    best: Float[Array, "B W C"],
+    tokens: Int[Array, "B W C"],
+) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
+    """The best tokens and their log-probabilities; where the next one is given (as long as
+    `prefix_goes_on`), that alone."""
+    wanted = _at(prefix, position)[:, None, None]
+    is_given = wanted != PAD
+    alone = jnp.full_like(best, -jnp.inf)
+    alone = alone.at[..., 0].set(jnp.take_along_axis(log_probs, wanted, axis=-1)[..., 0])
+    return jnp.where(is_given, alone, best), jnp.where(is_given, wanted, tokens)
+
+
 def repeated_ends(
     tokens: Int[Array, "B W L"], position: Int[Array, ""], order: int
 ) -> tuple[Int[Array, "B W L"], Bool[Array, "B W L"]]:

@@ -57,8 +57,8 @@ def attention_to_source(
     ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
 ) -> Float[np.ndarray, "B T S"]:
     """How much is looked at each token of the source while each token of the targets, with EOS, is
-    predicted: the mean of the heads of the last layer but one (Garg et al., 2019,
-    https://arxiv.org/abs/1909.02074), and of the models."""
+    predicted: the mean of all heads but those of the first layer, if there are more, and of the
+    models."""
     return np.asarray(_attention(ensemble.models, ensemble.params, source, shifted(target)))
 
 
@@ -76,10 +76,10 @@ def _token_log_probs(models, params, source, target_in, target) -> Float[Array, 
 @partial(jax.jit, static_argnums=0)
 def _attention(models, params, source, target_in) -> Float[Array, "B T S"]:
     each = [
-        _read(model, member, source, target_in)[1][max(model.decoder_layers - 2, 0)].mean(1)
+        jnp.stack(_read(model, member, source, target_in)[1][min(1, model.decoder_layers - 1) :])
         for model, member in zip(models, params)
     ]
-    return sum(each) / len(each)
+    return sum(layers.mean((0, 2)) for layers in each) / len(each)
 
 
 def _read(

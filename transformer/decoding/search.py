@@ -226,10 +226,16 @@ def _next_tokens(
 
     if constraints.throughout(config):
         return *within_constraints(), cache
+    best = freely()
     if state.prefix is None:
-        return *freely(), cache
+        return *best, cache
+
+    def as_given():
+        log_probs = jax.nn.log_softmax(_next_logits(config, state, given))
+        return constraints.begun(state.prefix, state.position, log_probs, *best)
+
     is_given = constraints.prefix_goes_on(state.prefix, state.position)
-    return *jax.lax.cond(is_given, within_constraints, freely), cache
+    return *jax.lax.cond(is_given, as_given, lambda: best), cache
 
 
 def _next_logits(
