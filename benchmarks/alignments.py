@@ -109,7 +109,7 @@ def ways(layers: np.ndarray) -> dict[str, np.ndarray]:
     """What could be taken: [N, T, S] -> each [T, S]."""
     one_by_one = {f"layer {number}": layer for number, layer in enumerate(layers, start=1)}
     return one_by_one | {
-        "all but the first": layers[1:].mean(0) if len(layers) > 1 else layers[0],
+        "all but the first": layers[min(1, len(layers) - 1) :].mean(0),
         "all": layers.mean(0),
     }
 

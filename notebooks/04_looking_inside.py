@@ -68,7 +68,9 @@ from transformer.viewing.beam import beam_steps
 from transformer.viewing.plots import draw_beam, draw_heads, draw_weights
 
 run = Path("runs/quickstart")
-subprocess.run([sys.executable, "train.py", "configs/quickstart.py"], check=True, stdout=-3)
+subprocess.run(
+    [sys.executable, "train.py", "configs/quickstart.py"], check=True, stdout=subprocess.DEVNULL
+)
 
 devices.demand("any")  # numbers of 32 bits; what is compiled is kept
 np.set_printoptions(precision=3, suppress=True)
@@ -91,22 +93,23 @@ print(found.text)
 #
 # **Encoder**: each English piece looks at all of them, before and after.
 
+
 # %%
+def show_layers(attention):
+    for layer in range(len(attention.weights)):
+        draw_heads(plt.figure(figsize=(15, 4.5), layout="constrained"), attention, layer)
+        plt.show()
+
+
 encoder, masked, cross = attention_maps(config.model, params, tokenizers, sentence, found.text)
-for layer in range(len(encoder.weights)):
-    figure = plt.figure(figsize=(15, 4.5), layout="constrained")
-    draw_heads(figure, encoder, layer)
-    plt.show()
+show_layers(encoder)
 
 # %% [markdown]
 # **Masked self-attention**: each German piece looks at itself and at those before. Above the
 # diagonal all is exactly zero.
 
 # %%
-for layer in range(len(masked.weights)):
-    figure = plt.figure(figsize=(15, 4.5), layout="constrained")
-    draw_heads(figure, masked, layer)
-    plt.show()
+show_layers(masked)
 above = np.triu(np.ones(masked.weights.shape[2:], bool), 1)
 print("the largest weight above the diagonal:", masked.weights[..., above].max())
 
@@ -115,10 +118,7 @@ print("the largest weight above the diagonal:", masked.weights[..., above].max()
 # piece.
 
 # %%
-for layer in range(len(cross.weights)):
-    figure = plt.figure(figsize=(15, 4.5), layout="constrained")
-    draw_heads(figure, cross, layer)
-    plt.show()
+show_layers(cross)
 
 # %% [markdown]
 # ## German verbs go to the end
@@ -144,7 +144,8 @@ plt.show()
 # and for all other words of these sentences.
 
 # %%
-sources = [source for source, _ in read_pairs(config.data, "test")]
+pairs = list(read_pairs(config.data, "test"))
+sources = [source for source, _ in pairs]
 best = [found[0] for found in hypotheses(translator, sources)]
 clauses = [
     (source, one)
@@ -191,7 +192,7 @@ for tokens, log_prob in steps[2]:
 # ## What embeddings have learned
 #
 # One table serves English and German (section 3.4). Before training its rows are random.
-# Afterwards words that are used alike are neighbours, across the languages too:
+# Afterwards words that are used alike are neighbours:
 
 # %%
 before = tables(init_params(config.model, jax.random.key(0)).embedding).source
@@ -273,7 +274,7 @@ for name, table in unit.items():
 # and see what BLEU loses. Some heads are everything, others are nearly nothing.
 
 # %%
-few = list(read_pairs(config.data, "test"))[:300]
+few = pairs[:300]
 texts, references = [source for source, _ in few], [target for _, target in few]
 greedy = replace(config, decode=replace(config.decode, beam_size=1))
 

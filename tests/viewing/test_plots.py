@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from transformer.viewing.attention import AttentionMap
+from transformer.viewing.beam import Beginning
 
 pytest.importorskip("matplotlib", reason="needs the extra `viewing`")
 
 from matplotlib.figure import Figure
 
-from transformer.viewing.plots import draw_heads, draw_runs, draw_weights
+from transformer.viewing.plots import draw_beam, draw_heads, draw_runs, draw_weights
 
 
 def labels(ticks):
@@ -35,6 +36,21 @@ def test_all_heads_of_the_layer_are_drawn():
     assert len(figure.axes) == 3
     for axes, weights in zip(figure.axes, found.weights[1]):
         np.testing.assert_array_equal(axes.get_images()[0].get_array(), weights)
+
+
+def test_a_beam_is_a_tree_with_what_was_found_in_colour():
+    axes = Figure().subplots()
+    steps = [
+        [Beginning((4,), -0.1), Beginning((5,), -2.0)],
+        [Beginning((5, 6), -2.1), Beginning((4, 7), -2.5)],
+    ]
+    draw_beam(axes, steps, {4: "a", 5: "b", 6: "c", 7: "d"}.get, (5, 6))
+    texts = {text.get_text(): text for text in axes.texts}
+    places = {name: text.get_position() for name, text in texts.items()}
+    assert places == {"a": (0, 0), "b": (0, -1), "c": (1, 0), "d": (1, -1)}
+    assert {name for name, text in texts.items() if text.get_color() == "tab:blue"} == {"b", "c"}
+    edges = [line.get_xydata().tolist() for line in axes.get_lines()]
+    assert [[0, -1], [1, 0]] in edges and [[0, 0], [1, -1]] in edges
 
 
 def test_curves_leave_out_what_a_line_has_not():

@@ -15,7 +15,7 @@ from transformer.errors import UserError
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sentences as people wrote them, never as tokens."""
+    """Sentences as people wrote them, never as tokens. Raises UserError where all are blank."""
 
     name: str
     stem: str
@@ -23,6 +23,11 @@ class TestSet:
     pairs: list[tuple[str, str]]
 
     __test__ = False  # or pytest takes it for a test
+
+    def __post_init__(self) -> None:
+        if not any(text.strip() for pair in self.pairs for text in pair):
+            lines = f"all {len(self.pairs):,} lines are blank"
+            raise UserError(f"{self.name}: there is nothing to score, {lines}")
 
 
 def split_of(data: DataConfig, split: str) -> TestSet:
@@ -80,7 +85,4 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
 def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) -> TestSet:
     files = tuple(map(str, corpus))
     alone = replace(data, dataset="", test_files=files, swap_files=False)
-    pairs = list(read_pairs(alone, "test"))
-    if not any(text.strip() for pair in pairs for text in pair):
-        raise UserError(f"{name}: there is nothing to score, all {len(pairs):,} lines are blank")
-    return TestSet(name, stem, pairs)
+    return TestSet(name, stem, list(read_pairs(alone, "test")))
