@@ -2,13 +2,14 @@
 # make test    set up and run the tests; `make test TESTS=tests/model` runs some of them
 # make lint    check style; `make format` mends it
 # make notebooks  rebuild the notebooks from their text sources and run them
+# make api     write docs/api/index.html, every module's functions, from their docstrings
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format notebooks clean
+.PHONY: demo test lint format notebooks api clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -37,6 +38,11 @@ format: $(VENV)/.dev
 
 notebooks: $(VENV)/.notebook
 	$(BIN)/python notebooks/build.py
+
+# optax.OptState names a type that only chex knows, and pdoc would warn of it.
+api: $(VENV)/.docs
+	$(BIN)/python -W "ignore:Error parsing type annotation typing.Union" -m pdoc \
+		--docformat markdown --template-directory docs/api_template --output-directory docs/api transformer
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || \

@@ -41,7 +41,9 @@ def main(words: list[str]) -> None:
         answers = partial(guesses, config, settings, params, tokenizers)
     else:
         kind, generator = "continuations", make_generator(config, settings, params, tokenizers)
-        answers = partial(continuations, generator)
+
+        def answers(lines: list[str], first: int) -> list:
+            return continuations(generator, lines, range(first, first + len(lines)))
 
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty() and command.input == command.output == "text":

@@ -47,7 +47,17 @@ def check(function):
 
 beartype.check = check  # the hook wants a name that can be imported
 # Settings are left out: that wrong ones are refused is the work of `config.rules`.
-rooms = ["machine", "model", "training", "data", "decoding", "evaluation", "runs", "interchange"]
+rooms = [
+    "machine",
+    "model",
+    "training",
+    "data",
+    "decoding",
+    "evaluation",
+    "runs",
+    "interchange",
+    "viewing",
+]
 install_import_hook([f"transformer.{room}" for room in rooms], "beartype.check")
 
 import jax.numpy as jnp

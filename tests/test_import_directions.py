@@ -78,6 +78,7 @@ ALLOWED = {
         "transformer.data.piece_tokenizer",
         "transformer.data.vocabularies",
         "transformer.data.corpus",
+        "transformer.data.languages",
         "transformer.decoding",
         "transformer.evaluation",
         "transformer.runs",
@@ -85,9 +86,12 @@ ALLOWED = {
     "transformer.viewing": EVERYWHERE
     | {
         "transformer.model",
-        "transformer.data.vocabularies",
-        "transformer.data.batching",
+        "transformer.data",
         "transformer.decoding",
+        "transformer.evaluation",
+        "transformer.runs",
+        "transformer.machine",
+        "transformer.commands",
     },
     "transformer.commands": EVERYWHERE | {"transformer.machine", "transformer.runs.folder"},
 }

@@ -10,7 +10,14 @@ import pytest
 from transformer.config import Config, DecodeConfig, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.alignment import alignments, pharaoh, word_links, word_numbers
+from transformer.decoding.alignment import (
+    alignments,
+    pharaoh,
+    word_attention,
+    word_links,
+    word_numbers,
+    word_weights,
+)
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.scoring import attention_to_source
 from transformer.decoding.translator import hypotheses, make_translator
@@ -122,6 +129,26 @@ def test_pieces_of_a_word_count_together():
     assert word_links(attention, source, target) == [(0, 0), (0, 1)]
     attention[2, 3] = 0.7
     assert word_links(attention, source, target) == [(0, 0), (1, 1)]
+
+
+def test_a_words_row_is_the_mean_over_its_pieces():
+    source, target = ["\u2581the", "\u2581ho", "use"], ["\u2581das", "\u2581Ha", "us"]
+    attention = np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.25], [0.5, 0.0, 0.0]])
+    expected = [[0.5, 0.5], [0.25, 0.375]]
+    np.testing.assert_array_equal(word_weights(attention, source, target), expected)
+
+
+def test_words_are_those_of_the_texts_and_what_was_cut_is_looked_at_by_none(reversing):
+    settings = replace(reversing.settings, max_source_length=3)
+    short = replace(reversing, settings=settings)
+    text = "ant bee cat dog eel"
+    with pytest.warns(UserWarning, match="was cut"):
+        [[found]] = hypotheses(short, [text])
+        [[part]] = word_attention(short, [text], [found.tokens])
+    assert part.source == text.split() and part.target == found.text.split()
+    assert part.weights.shape == (len(part.target), 5)
+    assert (part.weights[:, 3:] == 0).all() and (part.weights[:, :3] > 0).all()
+    assert (part.weights.sum(1) <= 1 + 1e-5).all()
 
 
 @pytest.mark.parametrize(

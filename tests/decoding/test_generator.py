@@ -104,7 +104,7 @@ def test_a_line_is_continued_alike_whatever_its_neighbours(build):
     _, generator = build(samples=2, max_tokens=20, temperature=1.5)
     together = continuations(generator, PROMPTS * 2)
     for number, prompt in enumerate(PROMPTS * 2):
-        [alone] = continuations(generator, [prompt], first=number)
+        [alone] = continuations(generator, [prompt], [number])
         assert [one.text for one in alone] == [one.text for one in together[number]]
     texts = [one.text for found in together for one in found]
     assert texts[:2] != texts[10:12]  # the same prompt in another line

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.data.tokenizer import BLANK
+from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.decoding.batches import teacher_forced_batches
 from transformer.decoding.scoring import attention_to_source
 from transformer.decoding.translator import BATCHES_AT_ONCE, Part, Translator, split
@@ -17,13 +17,40 @@ Links = list[tuple[int, int]]
 """Pairs of a source word and a target word, counted from 0."""
 
 
+class WordAttention(NamedTuple):
+    """How much the words of a translation look at those of what was translated at once.
+
+    Each row of `weights` is the mean over a word's pieces while they are predicted. It sums to at
+    most 1: the rest is for the end of the sentence. What was cut off is looked at by none.
+    """
+
+    source: list[str]
+    target: list[str]
+    weights: Float[np.ndarray, "T S"]
+
+
 def alignments(
     translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
 ) -> list[Links]:
     """The links between the words of each sentence and of its translation, given as tokens (those
     of a `Hypothesis`)."""
-    links: list[Links] = [[] for _ in sentences]
-    words = [[0, 0] for _ in sentences]  # in the parts before
+    links: list[Links] = []
+    for parts in word_attention(translator, sentences, found):
+        read = written = 0  # words in the parts before
+        links.append([])
+        for part in parts:
+            links[-1] += [(s + read, t + written) for s, t in _strongest(part.weights)]
+            read += len(part.source)
+            written += len(part.target)
+    return links
+
+
+def word_attention(
+    translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
+) -> list[list[WordAttention]]:
+    """What the words of each translation, given as tokens, look at; for each part of a sentence
+    that was translated apart."""
+    by_sentence: list[list[WordAttention]] = [[] for _ in sentences]
     rest = [list(tokens) for tokens in found]
     parts, targets = split(translator, sentences), []
     for part in parts:
@@ -31,24 +58,17 @@ def alignments(
         end = tokens.index(EOS) + 1 if EOS in tokens else len(tokens)
         targets.append(tokens[:end])
         del tokens[:end]
-    for part, of_part in zip(parts, _links_of_parts(translator, parts, targets)):
-        before = words[part.text]
-        links[part.text] += [(s + before[0], t + before[1]) for s, t in of_part.links]
-        before[0] += of_part.source_words
-        before[1] += of_part.target_words
-    return links
+    tables = _read(translator, parts, targets)
+    for number, (part, target) in enumerate(zip(parts, targets)):
+        words = [token for token in target if token != EOS]
+        by_sentence[part.text].append(_by_word(translator, tables.get(number), part, words))
+    return by_sentence
 
 
-class _Linked(NamedTuple):
-    links: Links
-    source_words: int
-    target_words: int
-
-
-def _links_of_parts(
+def _read(
     translator: Translator, parts: list[Part], targets: list[list[int]]
-) -> list[_Linked]:
-    source_side, target_side = translator.tokenizers
+) -> dict[int, Float[np.ndarray, "T S"]]:
+    """The attention between the pieces of each part, by its number, if it has any on both sides."""
     attention: dict[int, np.ndarray] = {}
     sources = [part.source for part in parts]
     models, settings = translator.ensemble.models, translator.settings
@@ -58,17 +78,33 @@ def _links_of_parts(
         read = pool.map(lambda pair: attention_to_source(translator.ensemble, *pair), tables)
         for (numbers, *_), found in zip(batches, read):
             attention |= dict(zip(numbers, found))
-    linked = []
-    for number, (part, target) in enumerate(zip(parts, targets)):
-        pieces = (
-            source_side.pieces(part.source),
-            target_side.pieces([token for token in target if token != EOS]),
-        )
-        links = word_links(attention[number], *pieces) if number in attention else []
-        whole = [*pieces[0], *source_side.pieces(part.rest)], pieces[1]
-        counts = (int(word_numbers(side)[-1]) + 1 if side else 0 for side in whole)
-        linked.append(_Linked(links, *counts))
-    return linked
+    return attention
+
+
+def _by_word(
+    translator: Translator,
+    attention: Float[np.ndarray, "T S"] | None,
+    part: Part,
+    target: list[int],
+) -> WordAttention:
+    source_side, target_side = translator.tokenizers
+    whole = [*part.source, *part.rest]
+    source, written = _words(source_side, whole), _words(target_side, target)
+    weights = np.zeros((len(written), len(source)))
+    if attention is not None and weights.size:
+        pieces = source_side.pieces(part.source), target_side.pieces(target)
+        found = word_weights(attention, *pieces)
+        weights[:, : found.shape[1]] = found
+    return WordAttention(source, written, weights)
+
+
+def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
+    """The words of a text, given as tokens."""
+    rows: list[list[int]] = []
+    for token, number in zip(ids, word_numbers(tokenizer.pieces(ids))):
+        rows += [[]] if number == len(rows) else []
+        rows[-1].append(token)
+    return tokenizer.decode(rows)
 
 
 def word_links(
@@ -76,13 +112,24 @@ def word_links(
 ) -> Links:
     """For each target word the source word that is looked at most while it is predicted. `source`
     and `target` are pieces, without EOS; `attention` may have more rows and columns."""
-    source_words, target_words = word_numbers(source), word_numbers(target)
-    if not (len(source) and len(target)):
-        return []
+    return _strongest(word_weights(attention, source, target))
+
+
+def word_weights(
+    attention: Float[np.ndarray, "T S"], source: Sequence[str], target: Sequence[str]
+) -> Float[np.ndarray, "target_words source_words"]:
+    """The same table for words: the sum over a source word's pieces, the mean over a target's."""
+    rows, columns = word_numbers(target), word_numbers(source)
+    by_word = np.zeros((rows.max(initial=-1) + 1, columns.max(initial=-1) + 1))
     looked = attention[: len(target), : len(source)]
-    by_word = np.zeros((target_words[-1] + 1, source_words[-1] + 1))
-    np.add.at(by_word, (target_words[:, None], source_words[None]), looked)
-    return [(int(found), number) for number, found in enumerate(by_word.argmax(1))]
+    np.add.at(by_word, (rows[:, None], columns[None]), looked)
+    return by_word / np.bincount(rows)[:, None]
+
+
+def _strongest(weights: Float[np.ndarray, "T S"]) -> Links:
+    if not weights.size:
+        return []
+    return [(int(found), number) for number, found in enumerate(weights.argmax(1))]
 
 
 def word_numbers(pieces: Sequence[str]) -> Int[np.ndarray, "P"]:

@@ -92,19 +92,20 @@ def make_generator(
 
 
 def continuations(
-    generator: Generator, prompts: Sequence[str], first: int = 0
+    generator: Generator, prompts: Sequence[str], numbers: Sequence[int] | None = None
 ) -> list[list[Continuation]]:
     """`samples` continuations of each prompt, or the best `beam_size` that a search finds.
 
-    `first` is the number of the first prompt: what is drawn for one depends on the seed and its
-    number, not on the others. Of a prompt that is longer than `decode.max_source_length`, or than
-    learned positions reach, the end is read, with a warning.
+    What is drawn for a prompt depends on the seed and its number (its place, if there are no
+    `numbers`), not on the others. Of a prompt that is longer than `decode.max_source_length`, or
+    than learned positions reach, the end is read, with a warning.
     """
+    numbers = range(len(prompts)) if numbers is None else numbers
     encoded = [_fitting(generator, prompt) for prompt in prompts]
     found: list[list[Continuation]] = [[] for _ in prompts]
     order = iter(sorted(range(len(prompts)), key=lambda i: len(encoded[i])))
     while batch := list(islice(order, generator.prompts_at_once)):
-        state, most = _start(generator, [encoded[i] for i in batch], [first + i for i in batch])
+        state, most = _start(generator, [encoded[i] for i in batch], [numbers[i] for i in batch])
         result = search_on(generator.ensemble, generator.method, state, most)
         for row, i in enumerate(batch):
             found[i] = _read(generator, encoded[i], result, row)

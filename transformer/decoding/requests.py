@@ -75,28 +75,34 @@ def _of_table(number: int, line: str, scoring: bool) -> Request:
 def _of_json(number: int, line: str, scoring: bool) -> Request:
     if not line.strip():
         raise UserError(f'line {number:,} is blank: a blank text is {{"text": ""}}')
-    try:
-        values = json.loads(line.removeprefix("\ufeff") if number == 1 else line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"line {number:,} is no JSON: {_reason(error)}") from error
-    if not isinstance(values, dict):
-        raise UserError(f'line {number:,} is no JSON object, such as {{"text": "..."}}')
+    values = read_object(line.removeprefix("\ufeff") if number == 1 else line, f"line {number:,}")
     needed = ("text", "translation") if scoring else ("text",)
     for name in FIELDS:
         if not isinstance(values.get(name, None if name in needed else ""), str):
             raise UserError(f"line {number:,}: {name!r} must be a text")
+    read = {name: " ".join(values.get(name, "").splitlines()) for name in FIELDS}
+    return Request(**read, others={n: v for n, v in values.items() if n not in ANSWERED})
+
+
+def read_object(text: str, name: str) -> dict[str, Any]:
+    """A JSON object that can be written again. Raises UserError naming the text that is none."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name} is no JSON: {_reason(error)}") from error
+    if not isinstance(values, dict):
+        raise UserError(f'{name} is no JSON object, such as {{"text": "..."}}')
     try:
         json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise UserError(
-            f"line {number:,} holds half a character (such as \\ud83d alone): write it whole"
+            f"{name} holds half a character (such as \\ud83d alone): write it whole"
         ) from None
     except ValueError:
         raise UserError(
-            f"line {number:,} holds a number that JSON has not, NaN or an infinite one"
+            f"{name} holds a number that JSON has not, NaN or an infinite one"
         ) from None
-    read = {name: " ".join(values.get(name, "").splitlines()) for name in FIELDS}
-    return Request(**read, others={n: v for n, v in values.items() if n not in ANSWERED})
+    return values
 
 
 def _reason(error: ValueError | RecursionError) -> str:

@@ -10,21 +10,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from transformer.data.languages import name_of
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
 from transformer.interchange.model import Model
 from transformer.interchange.weights import missing_parents, remove_empty
-
-NAMES = {
-    "ar": "Arabic", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German",
-    "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian", "fi": "Finnish",
-    "fr": "French", "ga": "Irish", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
-    "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian",
-    "lv": "Latvian", "nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese",
-    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish",
-    "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
-"""Of languages by their codes; others are called by their code."""
 
 
 def save_package(model: Model, file: Path, quantization: str) -> None:
@@ -43,9 +33,9 @@ def save_package(model: Model, file: Path, quantization: str) -> None:
         "package_version": "1.0",
         "argos_version": "1.9",
         "from_code": data.source,
-        "from_name": NAMES.get(data.source, data.source),
+        "from_name": name_of(data.source),
         "to_code": data.target,
-        "to_name": NAMES.get(data.target, data.target),
+        "to_name": name_of(data.target),
     }
     made = missing_parents(file)
     try:

@@ -1,0 +1,113 @@
+"""The server as a program: what it says, what ends it, what mistakes on its command line get."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from small_run import ROOT, run
+
+pytest.importorskip("uvicorn", reason="needs the extra `server`")
+MODULE = "transformer.viewing.server"
+
+
+@contextmanager
+def served(*words):
+    """The process that serves, and its address."""
+    command = [sys.executable, "-m", MODULE, *map(str, words)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        said = ""
+        while not (address := re.search(r"http://\S+", said)):
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            said += line
+        yield process, address[0], said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def translation(address, text):
+    """What is answered to a form, as programs send it."""
+    body = urlencode({"q": text, "source": "en", "target": "de"}).encode()
+    with urllib.request.urlopen(f"{address}/translate", body, timeout=60) as response:
+        return json.loads(response.read())["translatedText"]
+
+
+def test_libretranslates_own_client_gets_what_translate_py_says(undisturbed):
+    client = pytest.importorskip("libretranslatepy", reason="needs the extra `oracles`")
+    expected = run("translate.py", undisturbed, stdin="old cat\nred dog\n").stdout
+    with served(undisturbed, "--port", 0) as (_, address, said):
+        assert f"{undisturbed}, translator, checkpoint best" in said
+        api = client.LibreTranslateAPI(address)
+        assert api.translate("old cat\nred dog", "en", "de") == expected.rstrip("\n")
+        assert [one["code"] for one in api.languages()] == ["en", "de"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_when_it_has_answered(undisturbed, number):
+    with served(undisturbed, "--port", 0) as (process, address, _):
+        text = "\n".join(["old cat sees red dog likes old cat"] * 100)
+        expected = translation(address, text)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(translation, address, text)
+            while not _is_asked(address):
+                assert not answer.done()
+            process.send_signal(number)
+            assert answer.result() == expected
+        process.wait(timeout=60)
+        assert process.stderr.read() == ""
+
+
+def _is_asked(address):
+    """Whether a connection to that address is established."""
+    port = f":{urlsplit(address).port:04X}"
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(line.split()[1].endswith(port) and line.split()[3] == "01" for line in lines)
+
+
+def test_the_kinds_are_served_side_by_side(undisturbed, family):
+    runs = [undisturbed, family("language"), f"{family('masked')}:last"]
+    with served(*runs, "--port", 0) as (_, address, said):
+        with urllib.request.urlopen(f"{address}/runs", timeout=60) as response:
+            described = json.loads(response.read())
+        assert [one["name"] for one in described] == [str(run) for run in runs]
+        assert [one["kind"] for one in described] == [
+            "translator", "language model", "masked model",
+        ]  # fmt: skip
+        assert "checkpoint last" in said
+
+
+def test_it_says_so_when_other_machines_can_ask(undisturbed):
+    with served(undisturbed, "--port", 0, "--host", "0.0.0.0") as (_, _, said):
+        assert "other machines can reach 0.0.0.0" in said
+
+
+def refusal(*words):
+    result = subprocess.run(
+        [sys.executable, "-m", MODULE, *map(str, words)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+    return result.stderr
+
+
+def test_mistakes_are_told(undisturbed):
+    assert "name a run" in refusal()
+    assert "nowhere is not a run" in refusal("nowhere")
+    assert "port (99999) must be below 65536" in refusal(undisturbed, "--port", 99999)
+    assert "characters (0) must be at least 1" in refusal(undisturbed, "--characters", 0)
+    assert "has no checkpoint '7'" in refusal(f"{undisturbed}:7")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = refusal(undisturbed, "--port", taken.getsockname()[1])
+    assert "Address already in use" in said and "--port" in said

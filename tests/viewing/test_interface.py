@@ -1,0 +1,263 @@
+"""A real server, asked by its clients, by people with mistakes, and by who wants it to fail."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.config import GenerateConfig
+from transformer.decoding.alignment import word_attention
+from transformer.decoding.blanks import classify, fill_in
+from transformer.decoding.generator import continuations, make_generator
+from transformer.decoding.translator import hypotheses, make_translator, translate
+from transformer.viewing.limits import Limits
+
+HOSTILE = int(os.environ.get("HOSTILE", 100))
+SENTENCES = ["the cat sees a dog", "a dog sees the cat", "the garden .", "in the garden a cat"]
+
+
+@pytest.fixture(scope="module")
+def translator(models):
+    return make_translator(*models["translator"])
+
+
+def asking(text, **others):
+    return {"q": text, "source": "en", "target": "de"} | others
+
+
+def test_translations_are_those_of_the_translator(client, translator):
+    expected = translate(translator, SENTENCES)
+    for text, translation in zip(SENTENCES, expected):
+        assert client.post("/translate", asking(text)) == (200, {"translatedText": translation})
+    assert client.post("/translate", asking(SENTENCES)) == (200, {"translatedText": expected})
+
+
+def test_lines_are_translated_one_by_one_and_blank_ones_stay(client, translator):
+    first, second = translate(translator, SENTENCES[:2])
+    for text in (f"{SENTENCES[0]}\n\n{SENTENCES[1]}", f"{SENTENCES[0]}\r\n\r\n{SENTENCES[1]}\n"):
+        _, answer = client.post("/translate", asking(text))
+        assert answer == {"translatedText": f"{first}\n\n{second}"}
+    assert client.post("/translate", asking(""))[1] == {"translatedText": ""}
+    assert client.post("/translate", asking([" ", SENTENCES[0]]))[1]["translatedText"] == [
+        "",
+        first,
+    ]
+
+
+def test_alternatives_are_the_next_best_as_far_as_the_beam_reaches(client, translator):
+    [found] = hypotheses(translator, SENTENCES[:1], 4)
+    texts = [one.text for one in found]
+    for wanted, expected in ((0, None), (2, texts[1:3]), ("2", texts[1:3]), (99, texts[1:])):
+        _, answer = client.post("/translate", asking(SENTENCES[0], alternatives=wanted))
+        assert answer["translatedText"] == texts[0] and answer.get("alternatives") == expected
+    _, answer = client.post("/translate", asking(SENTENCES[:2], alternatives=1))
+    assert len(answer["alternatives"]) == 2 and answer["alternatives"][0] == texts[1:2]
+
+
+def test_a_form_is_as_good_as_json(client, translator):
+    [expected] = translate(translator, SENTENCES[:1])
+    body = "q=the+cat+sees%20a+dog&source=en&target=de&api_key=none"
+    for headers in ({"Content-Type": "application/x-www-form-urlencoded"}, {}):
+        status, _, answer = client.raw("POST", "/translate", body, headers)
+        assert (status, json.loads(answer)) == (200, {"translatedText": expected})
+
+
+def test_auto_is_the_only_language_there_is_and_claims_no_more(client):
+    _, answer = client.post("/translate", asking(SENTENCES[0], source="auto"))
+    assert answer["detectedLanguage"] == {"language": "en", "confidence": 0}
+
+
+def test_languages_runs_and_health(client, served):
+    assert client.get("/health") == (200, {"status": "ok"})
+    english = {"code": "en", "name": "English", "targets": ["de"]}
+    german = {"code": "de", "name": "German", "targets": []}
+    assert client.get("/languages") == (200, [english, german])
+    _, runs = client.get("/runs")
+    assert [(run["name"], run["kind"]) for run in runs] == [(run.name, run.kind) for run in served]
+
+
+def test_the_page_is_told_all_of_a_translation(client, translator):
+    asked = {"run": "translator", "text": SENTENCES[0], "nbest": 3, "attention": True}
+    _, found = client.post("/answer", asked)
+    [answer] = found["answers"]
+    [expected] = hypotheses(translator, SENTENCES[:1], 3)
+    assert [one["text"] for one in answer["nbest"]] == [one.text for one in expected]
+    assert answer["nbest"][1]["score"] == pytest.approx(expected[1].score, abs=1e-4)
+    [[part]] = word_attention(translator, SENTENCES[:1], [expected[0].tokens])
+    assert answer["attention"][0]["target"] == part.target == expected[0].text.split()
+    assert answer["attention"][0]["source"] == SENTENCES[0].split()
+    assert answer["attention"][0]["weights"] == part.weights.round(3).tolist()
+
+
+def test_the_other_kinds_answer_as_their_functions_do(client, models):
+    config, *rest = models["language model"]
+    wanted = GenerateConfig(samples=2, max_tokens=5, seed=3)
+    [expected] = continuations(make_generator(config, wanted, *rest), ["the cat"])
+    asked = {"run": "language model", "text": "the cat", "samples": 2, "max_tokens": 5, "seed": 3}
+    [answer] = client.post("/answer", asked)[1]["answers"]
+    assert [one["text"] for one in answer["continuations"]] == [one.text for one in expected]
+
+    [[blank]] = fill_in(*models["masked model"], ["the __ sees"], 2)
+    asked = {"run": "masked model", "text": "the __ sees", "words": 2}
+    [answer] = client.post("/answer", asked)[1]["answers"]
+    assert [one["word"] for one in answer["blanks"][0]] == [one.word for one in blank]
+
+    [guesses] = classify(*models["classifier"], ["the cat"], 5)
+    [answer] = client.post("/answer", {"run": "classifier", "text": "the cat"})[1]["answers"]
+    assert [one["word"] for one in answer["classes"]] == [one.word for one in guesses]
+
+
+def test_what_is_drawn_for_a_text_does_not_depend_on_who_else_asks(client):
+    asked = {"run": "language model", "text": "the cat", "max_tokens": 6}
+    alone = client.post("/answer", asked)
+    with ThreadPoolExecutor(8) as pool:
+        others = [asked | {"text": text} for text in ["a dog", "the cat", "in the garden"] * 4]
+        found = [*pool.map(lambda one: client.post("/answer", one), others)]
+    assert all(one == alone for one, of in zip(found, others) if of["text"] == "the cat")
+
+
+def test_many_at_once_get_each_their_own_answer(client, translator):
+    words = ["the", "cat", "sees", "a", "dog", "in", "garden"]
+    texts = [f"{a} {b} {c}" for a in words for b in words for c in words[:2]]
+    expected = translate(translator, texts)
+    with ThreadPoolExecutor(16) as pool:
+        found = [*pool.map(lambda text: client.post("/translate", asking(text)), texts)]
+    assert found == [(200, {"translatedText": text}) for text in expected]
+
+
+LONG = "the cat sees a dog " * 5
+JSON = {"Content-Type": "application/json"}
+MISTAKES = [
+    ("/translate", {}, 400, "'source' and 'target' must be one of: en to de"),
+    ("/translate", asking("a", target="fr"), 400, "must be one of: en to de"),
+    ("/translate", asking("a", target=["de"]), 400, "must be one of: en to de"),
+    ("/translate", asking("a", source="auto", target="en"), 400, "must be one of: en to de"),
+    ("/translate", {"source": "en", "target": "de"}, 400, "must be a text"),
+    ("/translate", asking(None), 400, "must be a text"),
+    ("/translate", asking(7), 400, "must be a text"),
+    ("/translate", asking([]), 400, "must be a text"),
+    ("/translate", asking(["a", 7]), 400, "must be a text"),
+    ("/translate", asking("a", format="html"), 400, "'format' must be text"),
+    ("/translate", asking("a", alternatives=-1), 400, "'alternatives' must be a whole number"),
+    ("/translate", asking("a", alternatives=1.5), 400, "'alternatives' must be a whole number"),
+    ("/translate", asking("a", alternatives=True), 400, "'alternatives' must be a whole number"),
+    ("/translate", asking("a" * 201), 413, "201 characters: 200 may be asked"),
+    ("/translate", asking(["a" * 100] * 3), 413, "300 characters: 200 may be asked"),
+    ("/translate", asking("a\n" * 7), 413, "7 lines: 6 may be asked"),
+    ("/translate", asking([""] * 7), 413, "7 lines: 6 may be asked"),
+    ("/translate", asking(LONG), 400, "a sentence of 25 tokens is too long: 20 are read"),
+    ("/translate", asking("\ud83d"), 400, "half a character"),
+    ("/answer", {"text": "a"}, 400, "'run' must be one of: translator, language model"),
+    ("/answer", {"run": ["translator"], "text": "a"}, 400, "'run' must be one of"),
+    ("/answer", {"run": "translator"}, 400, "must be a text"),
+    ("/answer", {"run": "translator", "text": "a", "nbest": 5}, 400, "nbest must be at most 4"),
+    ("/answer", {"run": "translator", "text": "a", "nbest": "4"}, 400, "must be of type int"),
+    ("/answer", {"run": "translator", "text": "a", "words": 4}, 400, "'words' cannot be set"),
+    ("/answer", {"run": "classifier", "text": "a", "words": 0}, 400, "words (0)"),
+    ("/answer", {"run": "masked model", "text": LONG}, 400, "a text of 25 tokens is too long"),
+    ("/answer", {"run": "language model", "text": "a", "samples": 99}, 400, "at most 20"),
+    ("/answer", {"run": "language model", "text": "a", "max_tokens": 501}, 400, "at most 500"),
+    ("/answer", {"run": "language model", "text": "a", "temperature": -1}, 400, "temperature"),
+    ("/answer", {"run": "language model", "text": "a", "seed": 1e99}, 400, "seed"),
+]
+
+
+@pytest.mark.parametrize("path, values, status, sentence", MISTAKES)
+def test_a_mistake_gets_one_sentence(client, path, values, status, sentence):
+    found, answer = client.post(path, values)
+    assert (found, [*answer]) == (status, ["error"]) and sentence in answer["error"]
+
+
+RAW = [
+    ("POST", "/translate", b"{", JSON, 400, "is no JSON"),
+    ("POST", "/translate", b"", JSON, 400, "is no JSON"),
+    ("POST", "/translate", b"[" * 50_000, JSON, 413, "at most"),
+    ("POST", "/translate", b"[" * 5_000, JSON, 400, "nested too deeply"),
+    ("POST", "/translate", b'"a"', JSON, 400, "no JSON object"),
+    ("POST", "/translate", b'{"q": NaN}', JSON, 400, "NaN"),
+    ("POST", "/translate", b"\xff\xfe", JSON, 400, "is not UTF-8"),
+    ("POST", "/translate", b"q=%ff&source=en&target=de", {}, 400, "is not UTF-8"),
+    ("POST", "/translate", b"a" * 20_000, {}, 413, "at most 12,400 bytes"),
+    ("POST", "/translate", b"x", {"Content-Type": "multipart/form-data"}, 415, "send"),
+    ("GET", "/translate", None, {}, 405, "Method Not Allowed"),
+    ("PUT", "/answer", b"{}", JSON, 405, "Method Not Allowed"),
+    ("GET", "/favicon.ico", None, {}, 404, "Not Found"),
+    ("GET", "/served.py", None, {}, 404, "Not Found"),
+    ("GET", "/../served.py", None, {}, 404, ""),
+    ("GET", "/%2e%2e/served.py", None, {}, 404, ""),
+    ("GET", "/..%2fserved.py", None, {}, 404, ""),
+    ("GET", "//etc/passwd", None, {}, 404, ""),
+    ("GET", "/page/page.html", None, {}, 404, ""),
+]
+
+
+@pytest.mark.parametrize("method, path, body, headers, status, sentence", RAW)
+def test_whatever_comes_gets_a_clear_answer(client, method, path, body, headers, status, sentence):
+    found, _, answer = client.raw(method, path, body, headers)
+    assert found == status and sentence in json.loads(answer)["error"]
+
+
+def test_only_the_files_of_the_page_are_reachable_and_they_run_no_others_code(client):
+    for path in ("/", "/page.html", "/page.js", "/attention.js", "/style.css"):
+        status, headers, body = client.raw("GET", path)
+        assert status == 200 and body
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
+
+
+def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(client):
+    assert client.raw("GET", "/health", headers={"Host": "evil.example"})[0] == 400
+    for name in ("localhost:5000", "127.0.0.1", "[::1]:5000"):
+        assert client.raw("GET", "/health", headers={"Host": name})[0] == 200, name
+
+
+def test_what_waits_too_long_or_is_too_much_is_told_so(serving, served):
+    with serving(served[:1], Limits(waiting=2)) as client:
+        status, answer = client.post("/translate", asking("a\nb\nc"))
+        assert status == 503 and "ask again" in answer["error"]
+        assert client.post("/translate", asking("a\nb"))[0] == 200
+    with serving(served[:1], Limits(seconds=0.2)) as client:
+        status, _, answer = client.raw("POST", "/translate", slow_body(), JSON)
+        assert status == 408 and "0.2 s" in json.loads(answer)["error"]
+        assert client.post("/translate", asking("a"))[0] == 200
+
+
+def slow_body():
+    import time
+
+    yield b'{"q": "a", '
+    time.sleep(0.5)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=5,
+)
+names = st.sampled_from(["q", "text", "run", "source", "target", "nbest", "words", "seed", "top_p"])
+likely = st.sampled_from(["en", "de", "auto", "translator", "language model", "the __ cat", 1, 0])
+requests = st.dictionaries(names, likely | anything, max_size=6)
+bodies = st.binary(max_size=300) | requests.map(lambda values: json.dumps(values).encode())
+ASKED = {
+    "/translate": asking("the cat sees a dog"),
+    "/answer": {"run": "masked model", "text": "the __"},
+}
+
+
+@settings(max_examples=HOSTILE)
+@given(
+    st.sampled_from(sorted(ASKED)),
+    bodies,
+    st.sampled_from(["application/json", "application/x-www-form-urlencoded", "text/plain", ""]),
+)
+def test_nothing_that_is_sent_makes_it_fail(client, path, body, kind):
+    status, _, answer = client.raw("POST", path, body, {"Content-Type": kind})
+    assert status in (200, 400, 413, 415)
+    assert (status == 200) != ("error" in json.loads(answer))
+
+
+def test_it_answers_as_before_after_all_that(client, translator):
+    [expected] = translate(translator, SENTENCES[:1])
+    assert client.post("/translate", ASKED["/translate"])[1] == {"translatedText": expected}

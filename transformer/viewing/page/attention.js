@@ -1,0 +1,65 @@
+"use strict";
+// Attention, drawn: used by the page and by the report.
+
+/** An element with a class and a text, which is never read as markup. */
+function element(name, kind = "", text = "") {
+  const made = document.createElement(name);
+  if (kind) made.className = kind;
+  if (text) made.textContent = text;
+  return made;
+}
+
+const percent = (weight) => `${(100 * weight).toFixed(weight < 0.1 ? 1 : 0)} %`;
+
+/** Words of a translation that show, when pointed at or chosen, which source words they look at. */
+function drawWords({ source, target, weights }) {
+  const box = element("div");
+  const above = element("div", "words"), below = element("div", "words");
+  const reading = element("div", "reading quiet", "Point at a word of the translation, or tap it.");
+  const shown = source.map((word) => above.appendChild(element("span", "", word)));
+  const choose = (number) => {
+    const row = weights[number];
+    shown.forEach((word, i) => word.style.setProperty("--weight", row[i].toFixed(3)));
+    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === number)));
+    const order = row.map((weight, i) => [weight, source[i]]).sort((a, b) => b[0] - a[0]);
+    const best = order.slice(0, 3).map(([weight, word]) => `${word} ${percent(weight)}`);
+    reading.textContent = `${target[number]}: ${best.join(", ")}`;
+  };
+  const buttons = target.map((word, number) => {
+    const button = below.appendChild(element("button", "", word));
+    button.type = "button";
+    for (const event of ["mouseenter", "focus", "click"]) button.addEventListener(event, () => choose(number));
+    return button;
+  });
+  box.append(above, below, reading);
+  return box;
+}
+
+/** A table of weights as shades, rows looking at columns; `reading` says what is pointed at. */
+function drawMap(rows, columns, weights, reading) {
+  const map = element("div", "map");
+  map.style.gridTemplateColumns = `auto repeat(${columns.length}, 1.05rem)`;
+  map.append(element("span"));
+  const columnNames = columns.map((name) => map.appendChild(element("span", "column-name", name)));
+  const rowNames = [];
+  rows.forEach((name, r) => {
+    rowNames.push(map.appendChild(element("span", "row-name", name)));
+    columns.forEach((_, c) => {
+      const cell = map.appendChild(element("div", "cell"));
+      cell.style.setProperty("--weight", weights[r][c]);
+      cell.dataset.place = `${r} ${c}`;
+    });
+  });
+  const read = (event) => {
+    map.querySelectorAll(".marked").forEach((marked) => marked.classList.remove("marked"));
+    const place = event.target.dataset && event.target.dataset.place;
+    if (!place) return;
+    const [r, c] = place.split(" ").map(Number);
+    rowNames[r].classList.add("marked");
+    columnNames[c].classList.add("marked");
+    reading.textContent = `${rows[r]} looks at ${columns[c]}: ${percent(weights[r][c])}`;
+  };
+  map.addEventListener("mouseover", read);
+  map.addEventListener("click", read);
+  return map;
+}

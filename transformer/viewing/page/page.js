@@ -1,0 +1,157 @@
+"use strict";
+const find = (id) => document.getElementById(id);
+const languages = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+const languageName = (code) => {
+  try { return languages.of(code); } catch { return code; }
+};
+
+const KINDS = {
+  "translator": { go: "Translate", ask: (run) => `${languageName(run.source)} to ${languageName(run.target)}` },
+  "language model": { go: "Continue", ask: (run) => `How a text in ${languageName(run.target)} begins` },
+  "masked model": { go: "Fill in", ask: (run) => `A text in ${languageName(run.source)} with blanks: two underscores, __` },
+  "classifier": { go: "Classify", ask: (run) => `A text in ${languageName(run.source)}` },
+};
+const NAMES = {
+  nbest: "translations", samples: "samples", temperature: "temperature", top_k: "among the likeliest (0: all)",
+  top_p: "among a probability of", seed: "seed", max_tokens: "most tokens", words: "words",
+};
+let runs = [];
+let asked = 0;
+
+function offer(run) {
+  const kind = KINDS[run.kind];
+  find("about").textContent = `${run.name}, checkpoint ${run.checkpoint}`;
+  find("ask").textContent = kind.ask(run);
+  find("go").textContent = kind.go;
+  find("answers").replaceChildren();
+  find("settings").replaceChildren(...Object.entries(run.options).filter(([, value]) => typeof value === "number").map(([name, value]) => {
+    const label = element("label", "quiet", `${NAMES[name] || name} `);
+    const input = element("input");
+    Object.assign(input, { type: "number", name, value, min: 0, step: Number.isInteger(value) && name !== "temperature" && name !== "top_p" ? 1 : "any" });
+    label.append(input);
+    return label;
+  }));
+}
+
+function chosen() {
+  return runs[find("runs").selectedIndex];
+}
+
+async function ask(run, text) {
+  const options = { ...run.options };
+  for (const input of find("settings").querySelectorAll("input")) options[input.name] = input.valueAsNumber;
+  const response = await fetch("answer", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ run: run.name, text, ...options }),
+  });
+  const found = await response.json();
+  if (!response.ok) throw new Error(found.error);
+  return found;
+}
+
+async function go(event) {
+  event.preventDefault();
+  const run = chosen(), text = find("text").value, number = ++asked;
+  find("state").className = "quiet";
+  find("state").textContent = "working ...";
+  const start = performance.now();
+  try {
+    const { answers } = await ask(run, text);
+    if (number !== asked) return;
+    find("state").textContent = `${((performance.now() - start) / 1000).toFixed(2)} s`;
+    const draw = { "translator": drawTranslations, "language model": drawContinuations, "masked model": drawBlanks, "classifier": drawClasses }[run.kind];
+    find("answers").replaceChildren(...draw(answers));
+  } catch (error) {
+    if (number !== asked) return;
+    find("answers").replaceChildren();
+    find("state").className = "wrong";
+    find("state").textContent = error.message;
+  }
+}
+
+/** A table with a head; numbers are set to the right. */
+function table(head, rows) {
+  const box = element("div", "scroll"), made = box.appendChild(element("table"));
+  const top = made.appendChild(element("tr"));
+  head.forEach((name) => top.append(element("th", "quiet", name)));
+  for (const row of rows) {
+    const line = made.appendChild(element("tr"));
+    row.forEach((value) => line.append(typeof value === "number" ? element("td", "number", value.toFixed(3)) : value instanceof Node ? cell(value) : element("td", "", value)));
+  }
+  return box;
+}
+
+function cell(inside) {
+  const made = element("td");
+  made.append(inside);
+  return made;
+}
+
+function drawTranslations(answers) {
+  return answers.map((answer) => {
+    const card = element("div", "card");
+    const best = card.appendChild(element("p", "best", answer.translation || "\u00a0"));
+    best.dataset.role = "translation";
+    if (answer.nbest && answer.nbest.length > 1) {
+      card.append(element("h3", "", "The best that were found"));
+      card.append(table(["score", "log-probability", "translation"], answer.nbest.map((one) => [one.score, one.log_prob, one.text])));
+    }
+    const parts = (answer.attention || []).filter((part) => part.source.length && part.target.length);
+    if (parts.length) card.append(element("h3", "", "What each word looked at"));
+    parts.forEach((part) => card.append(drawWords(part)));
+    return card;
+  });
+}
+
+function drawContinuations([answer]) {
+  return answer.continuations.map((one) => {
+    const card = element("div", "card");
+    card.append(element("p", "best", one.text), element("div", "quiet", `log-probability of what was added: ${one.log_prob.toFixed(2)} nats`));
+    return card;
+  });
+}
+
+function guesses(found) {
+  return table(["word", "probability", ""], found.map((one) => {
+    const bar = element("span", "bar");
+    bar.style.width = `${(10 * one.probability).toFixed(2)}rem`;
+    return [one.word, one.probability, bar];
+  }));
+}
+
+function drawBlanks([answer]) {
+  if (!answer.blanks.length) return [element("p", "wrong", "There is no blank in the text: write two underscores, __.")];
+  return answer.blanks.map((found, number) => {
+    const card = element("div", "card");
+    card.append(element("h3", "", `Blank ${number + 1}`), guesses(found));
+    return card;
+  });
+}
+
+function drawClasses([answer]) {
+  const card = element("div", "card");
+  card.append(guesses(answer.classes));
+  return [card];
+}
+
+async function begin() {
+  try {
+    runs = await (await fetch("runs")).json();
+  } catch {
+    find("state").className = "wrong";
+    find("state").textContent = "the server does not answer";
+    return;
+  }
+  runs.forEach((run) => find("runs").append(element("option", "", run.name)));
+  find("choice").hidden = runs.length < 2;
+  find("runs").addEventListener("change", () => offer(chosen()));
+  find("form").addEventListener("submit", go);
+  find("text").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("form").requestSubmit();
+  });
+  offer(runs[0]);
+  find("go").disabled = false;
+}
+
+begin();

@@ -1,0 +1,202 @@
+"""Runs that are asked over the network: what each kind of model answers, as JSON has it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from transformer.config import Config, GenerateConfig
+from transformer.config.rules import check_limits
+from transformer.config.settings import Positive
+from transformer.data.vocabularies import Tokenizers, load_tokenizers
+from transformer.decoding.alignment import WordAttention, word_attention
+from transformer.decoding.batches import longest_text
+from transformer.decoding.blanks import classify, fill_in
+from transformer.decoding.generator import continuations, make_generator
+from transformer.decoding.long_text import sentences_of
+from transformer.decoding.translator import Hypothesis, hypotheses, make_translator
+from transformer.errors import UserError
+from transformer.model.params import Params
+from transformer.runs.checkpoints import load_params
+from transformer.runs.folder import load_run_config
+
+Kind = Literal["translator", "language model", "masked model", "classifier"]
+PAGE_NBEST = 4
+"""Translations that the page shows."""
+
+MOST_ANSWERS, MOST_TOKENS = 20, 500
+"""Of one text: n-best, samples or words, and tokens that are added to it."""
+
+
+@dataclass(frozen=True)
+class TranslatorOptions:
+    """What may be asked of a translator besides a translation."""
+
+    nbest: Positive = 1
+    attention: bool = False
+
+
+@dataclass(frozen=True)
+class WordOptions:
+    """What may be asked of an encoder alone."""
+
+    words: Positive = 5
+
+
+Options = TranslatorOptions | GenerateConfig | WordOptions
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A run, and how it answers texts: `answer(texts, options)` has one answer for each."""
+
+    name: str
+    kind: Kind
+    config: Config
+    checkpoint: str
+    tokenizers: Tokenizers
+    defaults: Options
+    offered: tuple[str, ...]
+    answer: Callable[[Sequence[str], Any], list[dict[str, Any]]]
+
+    def description(self) -> dict[str, Any]:
+        """What the page shows of it; the languages by their codes, "" where there is none."""
+        defaults = {name: getattr(self.defaults, name) for name in self.offered}
+        data = self.config.data
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "source": data.source,
+            "target": "" if self.config.model.classes else data.target,
+            "checkpoint": self.checkpoint,
+            "options": defaults | self._richest(),
+        }
+
+    def warm_up(self) -> None:
+        """Answers a short text as the page will ask for it, so that this is compiled."""
+        self.answer(["."], self.options(self._richest()))
+
+    def _richest(self) -> dict[str, Any]:
+        """What the page asks for, where that is more than programs are given."""
+        if self.kind != "translator":
+            return {}
+        return {"nbest": min(PAGE_NBEST, self.config.decode.beam_size), "attention": True}
+
+    def options(self, values: Mapping[str, Any]) -> Options:
+        """Those of the defaults that are offered, changed. Raises UserError naming a wrong one."""
+        for name in values:
+            if name not in self.offered:
+                raise UserError(f"{name!r} cannot be set: {', '.join(self.offered)} can")
+        options = replace(self.defaults, **values)
+        check_limits(options)
+        limits = {"nbest": self.config.decode.beam_size, "samples": MOST_ANSWERS}
+        for name, most in (limits | {"words": MOST_ANSWERS, "max_tokens": MOST_TOKENS}).items():
+            if getattr(options, name, 0) > most:
+                raise UserError(f"{name} must be at most {most}")
+        return options
+
+    def check(self, text: str) -> None:
+        """Raises UserError for a text of which the model would not read all."""
+        longest = longest_text([self.config.model], self.config.decode)
+        parts = sentences_of(text) if self.kind == "translator" else [text]
+        side = (
+            self.tokenizers.source if self.config.model.encoder_layers else self.tokenizers.target
+        )
+        most = max(map(len, side.encode(parts)))
+        if most > longest:
+            what = "sentence" if self.kind == "translator" else "text"
+            raise UserError(f"a {what} of {most:,} tokens is too long: {longest:,} are read")
+
+
+def load_served(run: Path, checkpoint: str, name: str) -> Served:
+    """The run with its weights. Raises UserError where it has none."""
+    config = load_run_config(run)
+    tokenizers = load_tokenizers(run / "tokenizer", config.data)
+    params, label = load_params(run, config, checkpoint)
+    return make_served(name, config, label, params, tokenizers)
+
+
+def make_served(
+    name: str, config: Config, checkpoint: str, params: Params, tokenizers: Tokenizers
+) -> Served:
+    """A model under a name, with what is said of its weights."""
+    kind, *answering = _answering(config, params, tokenizers)
+    return Served(name, kind, config, checkpoint, tokenizers, *answering)
+
+
+def _answering(
+    config: Config, params: Params, tokenizers: Tokenizers
+) -> tuple[Kind, Options, tuple[str, ...], Callable]:
+    """What kind of model it is, its options, those that are offered, and how it answers."""
+    if config.model.decoder_layers and config.model.encoder_layers:
+        answer = _translations(config, params, tokenizers)
+        return "translator", TranslatorOptions(), ("nbest", "attention"), answer
+    if config.model.decoder_layers:
+        offered = ("samples", "temperature", "top_k", "top_p", "seed", "max_tokens")
+        answer = _continuations(config, params, tokenizers)
+        return "language model", GenerateConfig(max_tokens=50), offered, answer
+    kind, answer = "masked model", _blanks(config, params, tokenizers)
+    if config.model.classes:
+        kind, answer = "classifier", _classes(config, params, tokenizers)
+    return kind, WordOptions(), ("words",), answer
+
+
+def _translations(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
+    translator = make_translator(config, params, tokenizers)
+
+    def answer(texts: Sequence[str], options: TranslatorOptions) -> list[dict[str, Any]]:
+        found = hypotheses(translator, texts, options.nbest)
+        answers = [{"translation": of_one[0].text} for of_one in found]
+        if options.nbest > 1:
+            answers = [a | {"nbest": [*map(_scored, n)]} for a, n in zip(answers, found)]
+        if options.attention:
+            looked = word_attention(translator, texts, [of_one[0].tokens for of_one in found])
+            answers = [a | {"attention": [*map(_table, n)]} for a, n in zip(answers, looked)]
+        return answers
+
+    return answer
+
+
+def _scored(one: Hypothesis) -> dict[str, Any]:
+    return {"text": one.text, "score": round(one.score, 4), "log_prob": round(one.log_prob, 4)}
+
+
+def _table(part: WordAttention) -> dict[str, Any]:
+    return part._asdict() | {"weights": part.weights.round(3).tolist()}
+
+
+def _continuations(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
+    @lru_cache(maxsize=8)
+    def generator(settings: GenerateConfig):
+        return make_generator(config, settings, params, tokenizers)
+
+    def answer(texts: Sequence[str], options: GenerateConfig) -> list[dict[str, Any]]:
+        # All have one number, so that what is drawn for a text does not depend on the others.
+        found = continuations(generator(options), texts, [0] * len(texts))
+        return [
+            {"continuations": [{"text": o.text, "log_prob": round(o.log_prob, 4)} for o in of_one]}
+            for of_one in found
+        ]
+
+    return answer
+
+
+def _blanks(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
+    def answer(texts: Sequence[str], options: WordOptions) -> list[dict[str, Any]]:
+        found = fill_in(config, params, tokenizers, texts, options.words)
+        return [{"blanks": [_guesses(blank) for blank in blanks]} for blanks in found]
+
+    return answer
+
+
+def _classes(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
+    def answer(texts: Sequence[str], options: WordOptions) -> list[dict[str, Any]]:
+        found = classify(config, params, tokenizers, texts, options.words)
+        return [{"classes": _guesses(guesses)} for guesses in found]
+
+    return answer
+
+
+def _guesses(guesses) -> list[dict[str, Any]]:
+    return [{"word": one.word, "probability": round(one.probability, 4)} for one in guesses]

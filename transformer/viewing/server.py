@@ -1,0 +1,108 @@
+"""A page to try runs in a browser, and LibreTranslate's interface for programs:
+`python -m transformer.viewing.server runs/quickstart` (extra `server`).
+
+It listens on this machine alone unless `--host` says otherwise. Ctrl-C and SIGTERM end it, when it
+has answered what it was asked.
+"""
+
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+
+import ipaddress
+import socket
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import tyro
+
+from transformer.commands.command_line import member, parse_script
+from transformer.commands.program import run_command
+from transformer.config.rules import check_limits
+from transformer.config.settings import Limit
+from transformer.errors import UserError
+from transformer.viewing.limits import Limits
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+"""Names of this machine, with which a browser on it may ask."""
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """Serve runs of any kind: a page to try them, and LibreTranslate's JSON interface."""
+
+    runs: tyro.conf.Positional[tuple[str, ...]]
+    """Run folders, or RUN:CHECKPOINT. Of several translators of the same languages the first one
+    answers LibreTranslate's clients."""
+    host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 lets other machines ask, whoever they are."""
+    port: Annotated[int, Limit(0, below=65_536)] = 5000
+    """The port; 0: one that is free."""
+    limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
+    """How much may be asked."""
+
+
+def main(words: list[str]) -> None:
+    command = parse_script(ServerCommand, words, "python -m transformer.viewing.server")
+    check_limits(command.limits)
+    if not command.runs:
+        raise UserError("name a run: python -m transformer.viewing.server runs/quickstart")
+
+    # Slow imports come after the command line has been understood.
+    try:
+        import uvicorn
+
+        from transformer.viewing.interface import make_application
+    except ModuleNotFoundError as error:
+        raise UserError(f"{error.name} is missing: pip install -e '.[server]'") from error
+    from transformer.machine import devices
+    from transformer.viewing.served import load_served
+
+    devices.demand("any")
+    with listening(command.host, command.port) as found:
+        runs = [load_served(*member(name), name) for name in dict.fromkeys(command.runs)]
+        for run in runs:
+            print(f"{run.name}, {run.kind}, checkpoint {run.checkpoint}")
+            run.warm_up()
+        host, port = found.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        hosts = [*LOOPBACK, shown]
+        if not ipaddress.ip_address(host).is_loopback:
+            hosts = ["*"]
+            print(f"warning: other machines can reach {host}:{port}, and nobody is asked who he is")
+        print(f"http://{shown}:{port}  (Ctrl-C ends it)")
+        application = make_application(runs, command.limits, hosts)
+        uvicorn.Server(settings(application, command.limits)).run([found])
+
+
+def settings(application, limits: Limits):
+    """Of uvicorn: what is under way at the end is finished."""
+    import uvicorn
+
+    return uvicorn.Config(
+        application,
+        http="h11",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=limits.connections,
+    )
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket of that address. Raises UserError where none is to be had."""
+    try:
+        [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"cannot listen on {host}, port {port} ({reason}): choose others with --host and "
+            "--port (0: any that is free)"
+        ) from error
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,75 @@
+"""Questions of many people, answered together."""
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+Answer = Callable[[Hashable, list[str]], Sequence[Any]]
+"""Of a kind of question and texts, to one answer for each text."""
+
+
+class BusyError(Exception):
+    """So many questions wait that no more are taken."""
+
+
+class _Waiting(NamedTuple):
+    kind: Hashable
+    text: str
+    future: asyncio.Future
+
+
+class Together:
+    """Asks `answer` in a thread of its own; what comes meanwhile waits, and then goes at once.
+
+    Questions of one kind go together, `at_once` of them at most, the earliest first. Where they
+    fail together each is asked alone, so that only the one that is to blame fails.
+    """
+
+    def __init__(self, answer: Answer, at_once: int, most_waiting: int):
+        self.answer, self.at_once, self.most_waiting = answer, at_once, most_waiting
+        self.waiting: list[_Waiting] = []
+        self.come = asyncio.Event()
+        self.thread = ThreadPoolExecutor(1)
+
+    async def ask(self, kind: Hashable, texts: Sequence[str]) -> list[Any]:
+        """The answer to each text. Raises BusyError, and then none of them is asked."""
+        if len(self.waiting) + len(texts) > self.most_waiting:
+            raise BusyError
+        loop = asyncio.get_running_loop()
+        asked = [_Waiting(kind, text, loop.create_future()) for text in texts]
+        self.waiting += asked
+        self.come.set()
+        found = await asyncio.gather(*(one.future for one in asked), return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+        return found
+
+    async def work(self) -> None:
+        """Answers until it is cancelled."""
+        while True:
+            await self.come.wait()
+            while self.waiting:
+                kind = self.waiting[0].kind
+                batch = [one for one in self.waiting if one.kind == kind][: self.at_once]
+                taken = set(map(id, batch))
+                self.waiting = [one for one in self.waiting if id(one) not in taken]
+                await self._answer(kind, batch)
+            self.come.clear()
+
+    async def _answer(self, kind: Hashable, batch: list[_Waiting]) -> None:
+        texts = [one.text for one in batch]
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self.thread, self.answer, kind, texts)
+        except Exception as error:
+            for one in batch:
+                if len(batch) > 1:
+                    await self._answer(kind, [one])
+                elif not one.future.done():
+                    one.future.set_exception(error)
+            return
+        for one, answer in zip(batch, found, strict=True):
+            if not one.future.done():  # who asked may have gone
+                one.future.set_result(answer)
