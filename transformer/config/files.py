@@ -30,6 +30,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def to_json(config: Config) -> str:
+    """A config as the text of RUN/config.json, which `from_json` reads."""
     return json.dumps(dataclasses.asdict(config), indent=2) + "\n"
 
 

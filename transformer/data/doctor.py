@@ -44,6 +44,7 @@ class Finding:
     examples: list[str] = field(default_factory=list)
 
     def add(self, number: int, text: str) -> None:
+        """Counts one more pair, and keeps the first few as examples."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(f"pair {number:,}: {text[:70]!r}")

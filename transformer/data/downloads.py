@@ -198,8 +198,10 @@ def part_of(path: Path) -> Path:
 
 
 def size_of(path: Path) -> int:
+    """Bytes of a file, 0 where there is none."""
     return path.stat().st_size if path.exists() else 0
 
 
 def megabytes(size: int) -> str:
+    """A number of bytes for people, such as 1.3 MB."""
     return f"{size / 1e6:,.1f} MB"

@@ -54,10 +54,12 @@ class PieceTokenizer(Tokenizer):
 
     @property
     def vocab_size(self) -> int:
+        """Tokens in the list, the four special ones included, even a PAD that the list lacks."""
         return len(self._names)
 
     @cached_property
     def digest(self) -> str:
+        """Identity: the SHA-256 of the model's bytes and of the list, special places included."""
         listed = json.dumps(vars_of(self.vocabulary), sort_keys=True)
         return hashlib.sha256(self.model + listed.encode()).hexdigest()
 
@@ -94,6 +96,7 @@ def vars_of(pieces: Pieces) -> dict[str, object]:
 
 
 def save_pieces(pieces: Pieces, path: Path) -> None:
+    """Writes the list of pieces as JSON, for `load_pieces`."""
     text = json.dumps(vars_of(pieces), ensure_ascii=False, indent=0) + "\n"
     path.write_text(text, encoding="utf-8")
 

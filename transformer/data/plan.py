@@ -58,6 +58,7 @@ class BatchPlan:
 
     @property
     def batches_per_epoch(self) -> int:
+        """Of all buckets together; the last batch of each need not be full."""
         return sum(_ceiling(len(m), b.rows) for m, b in zip(self.members, self.buckets))
 
     @property

@@ -62,6 +62,7 @@ class Words:
         return self.ids[np.arange(len(shift)) + shift]
 
     def sentence_of_place(self) -> Int[np.ndarray, "O"]:
+        """For each place the number of the sentence that it is in."""
         return np.repeat(np.arange(len(self.sentences) - 1), np.diff(self.sentences))
 
 

@@ -49,6 +49,7 @@ def dataset_fingerprint(data: DataConfig, split: Split) -> str:
 
 
 def split_name(data: DataConfig, split: Split) -> str:
+    """What TFDS calls the split in this config, such as train[:90%]."""
     return getattr(data, f"{split}_split")
 
 

@@ -54,15 +54,19 @@ class Downloads(tfds.download.DownloadManager):
 
     @property
     def downloaded_size(self) -> int:
+        """Bytes of all files that were asked for so far, those found on disk included."""
         return sum(self.sizes.values())
 
     def download(self, url_or_urls: Any) -> Any:
+        """The file behind each URL, whole and verified, in a tree like that of the URLs."""
         return mapped(self._file, url_or_urls)
 
     def extract(self, path_or_paths: Any) -> Any:
+        """What each archive or compressed file unpacks to, in a tree like that of the paths."""
         return mapped(self._unpacked, path_or_paths)
 
     def download_and_extract(self, url_or_urls: Any) -> Any:
+        """What the file behind each URL unpacks to, in a tree like that of the URLs."""
         return mapped(lambda url: self._unpacked(self._file(url)), url_or_urls)
 
     def _file(self, resource: Any) -> Path:

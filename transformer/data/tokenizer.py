@@ -73,6 +73,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
+        """Tokens in the vocabulary, the four special ones included."""
         return len(self._model_ids)
 
     @cached_property

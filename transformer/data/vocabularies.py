@@ -26,10 +26,12 @@ class Labels:
 
     @property
     def vocab_size(self) -> int:
+        """Classes, and PAD."""
         return len(self.names) + 1
 
     @cached_property
     def digest(self) -> str:
+        """Identity: the SHA-256 of the names in their order."""
         return hashlib.sha256("\n".join(self.names).encode()).hexdigest()
 
     def rows(self, labels: Sequence[str]) -> list[list[int]]:

@@ -104,9 +104,11 @@ class Sampling:
     def proceed(
         self, step: Step, reorder: Reorder, state: SamplingState, position, remaining
     ) -> SamplingState:
+        """The samples at `position`, or when only `remaining` prompts are not yet done."""
         return until_paused(partial(draw, self.settings, step), state, position, remaining)
 
     def finish(self, state: SamplingState) -> SearchResult:
+        """The samples in no order; scores are their log-probabilities, as the model gives them."""
         return SearchResult(state.open, state.log_probs)
 
 

@@ -33,7 +33,7 @@ from transformer.decoding.candidates import (
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
-Step = Callable[[Cache, Int[Array, "R"]], tuple["Float[Array, 'R V'] | Mixture", Cache]]
+Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"] | Mixture, Cache]]
 Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
 State = TypeVar("State")
 IMPOSSIBLE = -1e9
@@ -334,7 +334,9 @@ class BeamSearch:
     wanted: int = 1
 
     def proceed(self, step: Step, reorder: Reorder, state, position, remaining) -> SearchState:
+        """The search at `position`, or when only `remaining` sentences are not yet done."""
         return proceed(self.settings, step, reorder, state, position, remaining, self.wanted)
 
     def finish(self, state: SearchState) -> SearchResult:
+        """The ended hypotheses, best first, then the open ones that have reached the limit."""
         return finish(self.settings, state)

@@ -44,6 +44,7 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, str | float]:
+        """For JSON: every field by its name, and the verdict in words."""
         return asdict(self) | {"verdict": self.verdict}
 
 

@@ -36,6 +36,7 @@ class Score:
         return f"{self.name} {self.value:.1f}  ({interval})\n  {self.signature}"
 
     def to_dict(self) -> dict[str, str | float | None]:
+        """For JSON: every field by its name."""
         return asdict(self)
 
 

@@ -44,6 +44,7 @@ class Side:
     megabytes: float
 
     def describe(self, sample: Sample, language: str) -> str:
+        """One line: sentences a second, megabytes, and BLEU where the sample has references."""
         score = (
             f", BLEU {bleu(self.texts, sample.references, language):.1f}"
             if sample.references
@@ -108,6 +109,7 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> No
 
 
 def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
+    """The original's translations, by a float32 search with the settings that CTranslate2 gets."""
     config = replace(
         model.config,
         decode=replace(
@@ -136,6 +138,7 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
 
 
 def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
+    """CTranslate2's translations with the converted model, on all cores."""
     source, target = model.tokenizers
     translator = open_translator(folder, "default", os.cpu_count() or 1)
     rows = source.encode(sources)

@@ -172,6 +172,7 @@ def set_layer(
     spec: "TransformerEncoderLayerSpec | TransformerDecoderLayerSpec",
     layer: Layer,
 ) -> None:
+    """Sets a layer of CTranslate2's to the weights of ours, sublayer by sublayer."""
     queries, keys, values = inward(layer.self_attention)
     fuse(spec.self_attention.linear[0], queries, keys, values)
     fuse(spec.self_attention.linear[1], outward(layer.self_attention))
@@ -214,4 +215,5 @@ def fuse(spec: "LinearSpec", *parts: Linear) -> None:
 
 
 def set_norm(spec: "LayerNormSpec", norm: Norm) -> None:
+    """Sets a layer normalisation to the scale and bias of ours."""
     spec.gamma, spec.beta = norm.scale, norm.bias

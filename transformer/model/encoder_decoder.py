@@ -264,12 +264,14 @@ def offsets_between(queries: Int[Array, "#B T"], keys: Int[Array, "#B S"]) -> In
 
 
 def embed_source(config: ModelConfig, embedding: Embedding, tokens, positions, key=None):
+    """What the encoder reads: embeddings of source tokens with their positions, [B, S, D]."""
     return _embed(
         config, tables(embedding).source, embedding.source_positions, tokens, positions, key
     )
 
 
 def embed_target(config: ModelConfig, embedding: Embedding, tokens, positions, key=None):
+    """What the decoder reads: embeddings of target tokens with their positions, [B, T, D]."""
     return _embed(
         config, tables(embedding).target, embedding.target_positions, tokens, positions, key
     )

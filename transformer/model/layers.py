@@ -111,6 +111,7 @@ def key_value(params: Attention, x: Float[Array, "B S D"]) -> KeyValue:
 def project(
     x: Float[Array, "B T D"], weight: Float[Array, "D H K"], bias: Float[Array, "H K"] | None
 ) -> Float[Array, "B T H K"]:
+    """x W + b in every head: queries, keys or values (section 3.2.2)."""
     return linear("btd,dhk->bthk", x, weight, bias)
 
 

@@ -261,6 +261,7 @@ def by_name(tree: Any) -> dict[str, Any]:
 
 
 def count_params(params: Params) -> int:
+    """Numbers in all weights together; shapes suffice (jax.eval_shape)."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 

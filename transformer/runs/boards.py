@@ -25,11 +25,13 @@ class TensorBoard:
         self.writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(self, values: Mapping[str, float]) -> None:
+        """Adds a point at `values["step"]` to the curve of every value but step and seconds."""
         with naming(self.folder):
             for name in values.keys() - {"step", "seconds"}:
                 self.writer.add_scalar(name, values[name], values["step"])
 
     def close(self) -> None:
+        """Writes what is not on disk yet; says nothing where that fails."""
         with suppress(OSError):  # what matters has been said by then
             self.writer.close()
 
@@ -67,9 +69,11 @@ class WeightsAndBiases:
         self.run.define_metric("*", step_metric="step")
 
     def write(self, values: Mapping[str, float]) -> None:
+        """Logs the values of one report, the step among them."""
         self.run.log(dict(values))
 
     def close(self) -> None:
+        """Ends the run at Weights & Biases, with every point sent, or kept where it is offline."""
         self.run.finish()
 
 

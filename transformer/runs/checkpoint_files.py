@@ -189,6 +189,7 @@ class NewestAndBest:
     settings: TrainConfig
 
     def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
+        """For each checkpoint, oldest first, whether Orbax keeps it."""
         settings = self.settings
         validated = [point for point in checkpoints if point.metrics]
         by_merit = sorted(validated, key=lambda point: merit(point.metrics, settings.best_by))

@@ -25,6 +25,7 @@ class Metrics:
             board.write(values)
 
     def close(self) -> None:
+        """Closes every board; the file itself is open only while a line is written."""
         for board in self.boards:
             board.close()
 

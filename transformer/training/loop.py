@@ -41,11 +41,13 @@ class Clock:
 
     @property
     def seconds(self) -> float:
+        """Spent on updates so far, those that the clock began with included."""
         running = 0.0 if self._started is None else time.perf_counter() - self._started
         return self._before + running
 
     @contextmanager
     def paused(self) -> Iterator[None]:
+        """Stops the clock until the `with` ends."""
         self._before, self._started = self.seconds, None
         try:
             yield

@@ -25,4 +25,5 @@ class Patience:
 
     @property
     def is_out(self) -> bool:
+        """Whether `limit` validations in a row have brought no better score."""
         return 0 < self.limit <= self.waited

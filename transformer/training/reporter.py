@@ -153,6 +153,7 @@ class Reporter:
         sys.stdout.flush()
 
     def close(self) -> None:
+        """Ends the progress bar."""
         self.bar.close()
 
 

@@ -51,6 +51,7 @@ def make_mesh() -> Mesh:
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
+    """The whole of an array on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 

@@ -85,6 +85,7 @@ def estimates(losses: Losses, unit: str = "token", num_bytes: int | None = None)
 
 
 def perplexity(nats: float) -> float:
+    """exp of a mean loss in nats, at most e^700, which a float still holds."""
     return math.exp(min(nats, 700))
 
 

@@ -1,7 +1,7 @@
 """Multi30k (task 1) as a TFDS dataset: 30,000 image captions in English and German.
 
-Elliott, Frank, Sima'an and Specia, "Multi30K: Multilingual English-German Image Descriptions",
-2016. The captions derive from Flickr30k: for research and education only.
+Elliott, Frank, Sima'an and Specia, "Multi30K: Multilingual English-German Image
+Descriptions", 2016. The captions derive from Flickr30k: for research and education only.
 """
 
 import gzip

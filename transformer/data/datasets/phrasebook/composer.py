@@ -68,6 +68,7 @@ class Composer:
         self.described = set()
 
     def chance(self, probability: float) -> bool:
+        """True with this probability."""
         return self.random.random() < probability
 
     def pick(self, choices: list):
