@@ -1,6 +1,7 @@
 # make demo    set up, train the quickstart, score it, translate with it
 # make test    set up and run the tests; `make test TESTS=tests/model` runs some of them
 # make lint    check style; `make format` mends it
+# make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
 # make api     write docs/api/index.html, every module's functions, from their docstrings
 
@@ -9,7 +10,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format notebooks api clean
+.PHONY: demo test browser-test lint format notebooks api clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -27,6 +28,9 @@ SENTENCES := \
 
 test: $(VENV)/.$(EXTRAS)
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal $(TESTS)
+
+browser-test: $(VENV)/.oracles $(VENV)/.browser
+	$(BIN)/python -m pytest tests/viewing/test_browser.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

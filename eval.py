@@ -1,7 +1,8 @@
 """Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/.
 
 A translator is scored by BLEU, chrF and TER; every model by how likely the text is to it. With
-`--compare` two translators are held against each other, `--scores` shows what has been kept.
+`--compare` two translators are held against each other, `--scores` shows what has been kept, and
+`--report` writes a page that shows all of a run.
 """
 
 import signal
@@ -9,7 +10,7 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.commands.command_line import EvalCommand, member, named_settings, parse_with_run
+from transformer.commands.command_line import EvalCommand, member, named_settings, parse_eval
 from transformer.commands.program import run_command
 from transformer.config import Config, DataConfig
 
@@ -20,7 +21,7 @@ COMPARABLE = (
 
 
 def main(words: list[str]) -> None:
-    command, config = parse_with_run(EvalCommand, words, prog="python eval.py")
+    command, config = parse_eval(words)
 
     # Slow imports come after the command line has been understood.
     from transformer.evaluation.records import table
@@ -51,6 +52,7 @@ def main(words: list[str]) -> None:
     languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
 
     # How well it does, in what it writes and in how likely the text is to it.
+    results = []
     for number, test_set in enumerate(test_sets):
         sentences = len(test_set.pairs)
         print("\n" * (number > 0) + f"{test_set.name}, {languages}, {sentences:,} sentences")
@@ -65,6 +67,9 @@ def main(words: list[str]) -> None:
             record |= compare_with(other, command, config, test_set.pairs, translations)
         record["losses"] = score_likelihood(config, params, tokenizers, test_set.pairs)
         keep(command, config, test_set.stem, record, translations)
+        results.append((test_set.pairs, record, translations))
+    if command.report:
+        write_report(command, config, (params, label), tokenizers, results)
 
 
 def chosen(command: EvalCommand, data: DataConfig) -> list:
@@ -201,6 +206,40 @@ def keep(command: EvalCommand, config: Config, stem: str, record: dict, translat
     except OSError as error:
         reason = f"cannot write to {path.parent} ({error.strerror})"
         warnings.warn(f"translations and scores were not kept: {reason}", stacklevel=2)
+
+
+def write_report(command: EvalCommand, config: Config, weights, tokenizers, results) -> None:
+    """Writes RUN/report.html: what was found on the test sets, and all else there is of the run."""
+    from functools import partial
+
+    from transformer.data.doctor import diagnosis
+    from transformer.data.vocabularies import load_tokenizers
+    from transformer.errors import UserError
+    from transformer.model.params import count_params
+    from transformer.runs.metrics import read_metrics
+    from transformer.runs.starts import read_starts
+    from transformer.viewing.report import Seen, chosen_sentences, examined, write_page
+
+    params, label = weights
+    runs = [command.run, *command.beside]
+    try:
+        doctor = [*diagnosis(config, partial(load_tokenizers, command.run / "tokenizer"))]
+    except UserError as error:  # the training data may be elsewhere by now
+        doctor = [f"the data cannot be read: {error}"]
+    seen = Seen(
+        run=str(command.run),
+        checkpoint=label,
+        config=config,
+        parameters=count_params(params),
+        metrics={str(run): read_metrics(run) for run in runs},
+        starts=read_starts(command.run),
+        tested=[examined(config, tokenizers, *result) for result in results],
+        looked=chosen_sentences(config, params, tokenizers, results[0], command.sentences),
+        doctor=doctor,
+    )
+    path = command.run / "report.html"
+    write_page(path, seen)
+    print(f"report in {path}")
 
 
 if __name__ == "__main__":

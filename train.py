@@ -42,24 +42,14 @@ def main(words: list[str]) -> None:
 
 def examine_data(command: TrainCommand) -> None:
     """Prints what the data are like, as text and as tokens."""
-    from transformer.data.corpus import check_corpora, read_pairs
-    from transformer.data.doctor import examine, sample_of, token_lines
-    from transformer.data.files import corpora
-    from transformer.data.plan import make_plan
-    from transformer.data.token_store import cut, encode_pairs
+    from functools import partial
+
+    from transformer.data.doctor import diagnosis
     from transformer.data.vocabularies import load_tokenizers, make_tokenizers
 
-    data = command.settings.data
-    check_corpora(data)
-    tests = ["test"] if data.dataset or corpora(data, "test") else []
-    others = {split: read_pairs(data, split) for split in ("validation", *tests)}
-    for line in examine(data, read_pairs(data, "train"), others).lines():
-        print(line)
     home = command.from_run
-    tokenizers = load_tokenizers(home / "tokenizer", data) if home else make_tokenizers(data)
-    pairs = cut(data, encode_pairs(data, tokenizers, "train"))
-    plan = make_plan(pairs, data, command.settings.train.micro_batches)
-    for line in token_lines(data, tokenizers, pairs, plan, sample_of(read_pairs(data, "train"))):
+    tokenizers = partial(load_tokenizers, home / "tokenizer") if home else make_tokenizers
+    for line in diagnosis(command.settings, tokenizers):
         print(line)
 
 
@@ -92,6 +82,7 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.digests import digests
     from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
     from transformer.runs.metrics import Metrics
+    from transformer.runs.starts import Start, record_start
     from transformer.training import loop, sharding
     from transformer.training.optimizer import hyperparameters, learning_rate
     from transformer.training.patience import Patience
@@ -187,8 +178,12 @@ def train(command: TrainCommand) -> None:
         + f"updates     {step:,} of {config.train.steps:,} done, each on about "
         f"{of_epoch.target_tokens(shown) / of_epoch.batches_per_epoch:,.0f} tokens"
     )
-    if first and not resuming:
-        say(first_look(config.data, pairs, held_out))
+    if first:
+        looked = "" if resuming else first_look(config.data, pairs, held_out)
+        if looked:
+            say(looked)
+        start = Start(step, progress.seconds, *devices.counted(), looked)
+        record_start(folder, start, __version__)
 
     # What the loop calls.
     clock = loop.Clock(progress.seconds)

@@ -18,21 +18,13 @@ from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.params import Params, init_params
 from transformer.training import sharding
 from transformer.training.step import init_state
+from transformer.viewing.cost import pair_operations
 
 
 def step_operations(model: ModelConfig, sentences: int) -> int:
-    """Float operations of the matrix products of a step, which are nearly all of its operations.
-
-    A weight costs 6 at each position: multiply and add in the forward pass, for the gradient of its
-    input and for its own. So does an element of queries and keys, and one of values, for each pair
-    of positions that attention compares; those that causal masks hide are computed too.
-    """
-    width, layers = model.d_model, model.decoder_layers
-    feed_forward = 2 * width * model.d_ff
-    at_source = model.encoder_layers * (4 * width**2 + feed_forward) + layers * 2 * width**2
-    at_target = layers * (6 * width**2 + feed_forward) + width * model.target_vocab_size
-    pairs = LENGTH * (model.encoder_layers + 2 * layers)
-    return 6 * sentences * LENGTH * (at_source + at_target + 2 * width * pairs)
+    """Float operations of the matrix products of a step: forward, for the gradients of what each
+    reads, and for those of its weights."""
+    return 3 * sentences * pair_operations(model, LENGTH, LENGTH)
 
 
 def floor_seconds(model: ModelConfig, sentences: int, beam: int, most: Ceilings) -> float:

@@ -3,11 +3,15 @@
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from transformer.config import Config, DataConfig, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
@@ -73,6 +77,18 @@ def serving():
 def client(serving, served):
     with serving(served, Limits(characters=200, lines=6)) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def report(models, tmp_path_factory):
+    """A report of the translator."""
+    for package in ("matplotlib", "jinja2"):
+        pytest.importorskip(package, reason="needs the extra `viewing`")
+    from small_report import write_report
+
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(path, models["translator"])
+    return path
 
 
 class Client:

@@ -40,6 +40,8 @@ def test_lines_are_translated_one_by_one_and_blank_ones_stay(client, translator)
     for text in (f"{SENTENCES[0]}\n\n{SENTENCES[1]}", f"{SENTENCES[0]}\r\n\r\n{SENTENCES[1]}\n"):
         _, answer = client.post("/translate", asking(text))
         assert answer == {"translatedText": f"{first}\n\n{second}"}
+    _, answer = client.post("/translate", asking([f"{SENTENCES[0]}\n{SENTENCES[1]}", "", "a"]))
+    assert answer["translatedText"] == [f"{first}\n{second}", "", translate(translator, ["a"])[0]]
     assert client.post("/translate", asking(""))[1] == {"translatedText": ""}
     assert client.post("/translate", asking([" ", SENTENCES[0]]))[1]["translatedText"] == [
         "",

@@ -81,6 +81,12 @@ class EvalCommand:
     """BLEU of lower-cased text too, as older papers have it."""
     details: Count = 0
     """Show BLEU by length, and so many of the worst and of the best translations."""
+    report: bool = False
+    """Write RUN/report.html too: one page with curves, scores, examples, attention, cost, data."""
+    beside: tuple[Path, ...] = ()
+    """Other runs, whose curves the report shows beside those of this one."""
+    sentences: tuple[str, ...] = ()
+    """Sentences whose attention the report shows; some of the test set by default."""
     scores: bool = False
     """Show all scores that have been kept of the run, and score nothing."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
@@ -224,6 +230,20 @@ def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple
     config = dataclasses.replace(config, decode=parsed.decode)
     check(config)
     return parsed, config
+
+
+def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
+    """Raises UserError for a report that could not be written, and settings without an effect."""
+    command, config = parse_with_run(EvalCommand, words, prog="python eval.py")
+    for name in ("beside", "sentences"):
+        if getattr(command, name) and not command.report:
+            raise UserError(f"--{name} has no effect without --report")
+    for run in command.beside:
+        load_run_config(run)
+    for package in ("jinja2", "matplotlib"):
+        if command.report and importlib.util.find_spec(package) is None:
+            raise UserError(f"--report needs {package}: pip install -e '.[viewing]'")
+    return command, config
 
 
 def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:

@@ -6,14 +6,16 @@ All of it is found in one pass over the text, and from the token ids that traini
 import itertools
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from transformer.config import DataConfig
-from transformer.data.plan import BatchPlan
-from transformer.data.token_store import TokenPairs
+from transformer.config import Config, DataConfig
+from transformer.data.corpus import check_corpora, read_pairs
+from transformer.data.files import corpora
+from transformer.data.plan import BatchPlan, make_plan
+from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import UNK
@@ -76,6 +78,20 @@ class Report:
                 f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
                 f"{RARE} times" + (f": {shown}" if rare else "")
             )
+
+
+def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) -> Iterator[str]:
+    """All that is found, for people to read: of the text, then of the tokens, for which
+    `tokenizers` is called in between. Raises UserError where the data cannot be read."""
+    data = config.data
+    check_corpora(data)
+    tests = ["test"] if data.dataset or corpora(data, "test") else []
+    others = {split: read_pairs(data, split) for split in ("validation", *tests)}
+    yield from examine(data, read_pairs(data, "train"), others).lines()
+    made = tokenizers(data)
+    pairs = cut(data, encode_pairs(data, made, "train"))
+    plan = make_plan(pairs, data, config.train.micro_batches)
+    yield from token_lines(data, made, pairs, plan, sample_of(read_pairs(data, "train")))
 
 
 def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> Report:

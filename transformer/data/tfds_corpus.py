@@ -49,7 +49,7 @@ def dataset_fingerprint(data: DataConfig, split: Split) -> str:
 
 
 def split_name(data: DataConfig, split: Split) -> str:
-    """What TFDS calls the split in this config, such as train[:90%]."""
+    """The setting of a split, such as `data.train_split`: what TFDS calls it."""
     return getattr(data, f"{split}_split")
 
 

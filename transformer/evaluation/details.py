@@ -1,19 +1,41 @@
 """Where a translator is good and where it is not: BLEU by length, and its best and worst."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from sacrebleu.metrics import CHRF
 
-from transformer.evaluation.scores import bleu_metric, measure
+from transformer.evaluation.scores import Score, bleu_metric, measure
 
 GROUPS = 5
 
 
-def by_length(
+class Group(NamedTuple):
+    """Sentences of like length: tokens of the shortest and the longest source, how many there are,
+    BLEU, and characters written to those of the references."""
+
+    shortest: int
+    longest: int
+    count: int
+    bleu: Score
+    ratio: float
+
+
+class Example(NamedTuple):
+    """A translation, the number of its line (from 1), and its chrF++."""
+
+    line: int
+    score: float
+    source: str
+    reference: str
+    output: str
+
+
+def groups_by_length(
     lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], language: str
-) -> Iterator[str]:
-    """A line for each fifth of the sentences, from the shortest sources to the longest.
+) -> Iterator[Group]:
+    """Fifths of the sentences, from the shortest sources to the longest.
 
     `lengths` are of the sources in tokens. Fifths are about as sure as each other, which groups of
     equal width are not; sentences of equal length stay together.
@@ -21,22 +43,33 @@ def by_length(
     lengths = np.asarray(lengths)
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, GROUPS + 1), method="lower"))
     group = np.searchsorted(edges[1:-1], lengths, side="right")
-    yield "length of the source    sentences    BLEU (95 % interval)    translation to reference"
     for number in np.unique(group):
         chosen = np.flatnonzero(group == number)
         ours, theirs = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
         bleu = measure(bleu_metric(language), ours, theirs)
         inside = lengths[chosen]
-        span = f"{inside.min()} to {inside.max()} tokens"
-        interval = "" if bleu.low is None else f"({bleu.low:.1f} to {bleu.high:.1f})"
         ratio = len("".join(ours)) / max(1, len("".join(theirs)))
-        yield f"{span:<20} {len(chosen):>12,}    {bleu.value:>4.1f} {interval:<21} {ratio:.2f}"
+        yield Group(int(inside.min()), int(inside.max()), len(chosen), bleu, ratio)
 
 
-def extremes(
+def by_length(
+    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> Iterator[str]:
+    """`groups_by_length` as lines of text."""
+    yield "length of the source    sentences    BLEU (95 % interval)    translation to reference"
+    for one in groups_by_length(lengths, hypotheses, references, language):
+        low, high = one.bleu.low, one.bleu.high
+        span = f"{one.shortest} to {one.longest} tokens"
+        interval = "" if low is None else f"({low:.1f} to {high:.1f})"
+        yield (
+            f"{span:<20} {one.count:>12,}    {one.bleu.value:>4.1f} {interval:<21} {one.ratio:.2f}"
+        )
+
+
+def worst_and_best(
     sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], count: int
-) -> str:
-    """The `count` worst and the `count` best translations, by chrF++ of each sentence.
+) -> dict[str, list[Example]]:
+    """The `count` "worst" and the `count` "best" translations, by chrF++ of each sentence.
 
     BLEU says little of single sentences: most have no four words in a row that agree.
     """
@@ -44,12 +77,30 @@ def extremes(
     pairs = zip(hypotheses, references)
     found = np.asarray([metric.sentence_score(ours, [theirs]).score for ours, theirs in pairs])
     order = np.lexsort(([len(line) for line in references], found))  # of equals the shorter first
+    return {
+        name: [
+            Example(int(i) + 1, float(found[i]), sources[i], references[i], hypotheses[i])
+            for i in chosen
+        ]
+        for name, chosen in (("worst", order[:count]), ("best", order[::-1][:count]))
+    }
+
+
+def word_for_word(references: Sequence[str], hypotheses: Sequence[str]) -> str:
+    """How many translations are the reference itself, as a sentence."""
     equal = sum(ours == theirs for ours, theirs in zip(hypotheses, references))
-    blocks = [f"{equal:,} of {len(found):,} translations are the reference word for word"]
-    for name, chosen in (("worst", order[:count]), ("best", order[::-1][:count])):
-        for i in chosen:
+    return f"{equal:,} of {len(hypotheses):,} translations are the reference word for word"
+
+
+def extremes(
+    sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], count: int
+) -> str:
+    """`worst_and_best` as text."""
+    blocks = [word_for_word(references, hypotheses)]
+    for name, examples in worst_and_best(sources, references, hypotheses, count).items():
+        for one in examples:
             blocks.append(
-                f"{name}, chrF2++ {found[i]:.1f}, line {i + 1}\n  source     {sources[i]}\n"
-                f"  reference  {references[i]}\n  output     {hypotheses[i]}"
+                f"{name}, chrF2++ {one.score:.1f}, line {one.line}\n  source     {one.source}\n"
+                f"  reference  {one.reference}\n  output     {one.output}"
             )
     return "\n".join(blocks)

@@ -1,6 +1,7 @@
 """Which devices JAX computes on, and where what it compiled for them is kept."""
 
 import hashlib
+import os
 import platform
 import re
 from pathlib import Path
@@ -40,10 +41,24 @@ def demand(device: str) -> None:
 
 def _processor() -> str:
     """Differs between processors that cannot run the same code and share a home folder."""
-    description = Path("/proc/cpuinfo")
-    text = description.read_text() if description.exists() else ""
-    abilities = re.findall(r"^(?:flags|Features)\s*:.*", text, re.MULTILINE)
+    abilities = re.findall(r"^(?:flags|Features)\s*:.*", _description(), re.MULTILINE)
     return hashlib.sha256((abilities or [platform.processor()])[0].encode()).hexdigest()[:8]
+
+
+def _description() -> str:
+    """What Linux says of the processor."""
+    path = Path("/proc/cpuinfo")
+    return path.read_text() if path.exists() else ""
+
+
+def counted() -> tuple[str, int, str]:
+    """What is at work: "core" or "device", how many of them, and which."""
+    if jax.default_backend() != "cpu":
+        return "device", jax.device_count(), jax.devices()[0].device_kind
+    able = getattr(os, "sched_getaffinity", None)  # Linux: fewer than there are, in a container
+    cores = len(able(0)) if able else os.cpu_count()
+    found = re.search(r"^model name\s*:\s*(.*)", _description(), re.MULTILINE)
+    return "core", cores * jax.process_count(), found[1] if found else platform.processor()
 
 
 def describe() -> str:

@@ -93,6 +93,7 @@ def refused(status: int, sentence: str) -> Response:
 
 
 def answered(value: Any) -> Response:
+    """The value as JSON."""
     return JSONResponse(value, headers=HEADERS)
 
 
@@ -109,6 +110,7 @@ class Interface:
         return self.runs[name].answer(texts, options)
 
     async def health(self, _: Request) -> Response:
+        """LibreTranslate's: all is well."""
         return answered({"status": "ok"})
 
     async def described(self, _: Request) -> Response:

@@ -44,6 +44,7 @@ class ServerCommand:
 
 
 def main(words: list[str]) -> None:
+    """Serves what the words of a command line name, until a signal ends it."""
     command = parse_script(ServerCommand, words, "python -m transformer.viewing.server")
     check_limits(command.limits)
     if not command.runs:

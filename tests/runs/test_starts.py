@@ -1,0 +1,17 @@
+"""A run remembers where and with what it was trained."""
+
+from transformer.runs.starts import Start, read_starts, record_start
+
+
+def test_starts_come_back_in_order_and_what_is_none_is_passed_over(tmp_path):
+    assert read_starts(tmp_path) == []
+    starts = [
+        Start(0, 0.0, "core", 2, "a processor", "nothing odd"),
+        Start(7, 3.5, "device", 4, "b"),
+    ]
+    record_start(tmp_path, starts[0], "1.2.3")
+    with (tmp_path / "starts.jsonl").open("a") as file:
+        file.write('7\n{"step": 1}\n{"versions": {}}\n\xff\n{"step": 2, "secon\n')
+    record_start(tmp_path, starts[1], "1.2.3")
+    assert read_starts(tmp_path) == starts
+    assert '"program": "1.2.3"' in (tmp_path / "starts.jsonl").read_text()

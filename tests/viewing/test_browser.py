@@ -1,0 +1,107 @@
+"""Page and report in a real browser, without a window: `make browser-test`."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="needs the extra `browser`: make browser-test"
+)
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+INSTALLED = next(filter(None, map(shutil.which, NAMES)), None)
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+QUIET = [
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium: the machine's, or playwright's own (playwright install chromium)."""
+    alone = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with playwright.sync_playwright() as tool:
+        try:
+            found = tool.chromium.launch(executable_path=INSTALLED, args=[*QUIET, *alone])
+        except playwright.Error as error:
+            pytest.skip(f"no browser (playwright install chromium): {error.message[:80]}")
+        yield found
+        found.close()
+
+
+@contextmanager
+def opened(browser, address, size="desktop", scheme="light", refused=False):
+    """A page without complaints in its console, but for those of what was `refused`."""
+    width, height = SIZES[size]
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(address)
+    yield page
+    page.close()
+    assert refused or complaints == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_sentence_is_typed_and_its_translation_read(browser, client, models, size, scheme):
+    from transformer.decoding.translator import make_translator, translate
+
+    [expected] = translate(make_translator(*models["translator"]), ["the cat sees a dog"])
+    with opened(browser, f"http://127.0.0.1:{client.port}", size, scheme) as page:
+        page.fill("#text", "the cat sees a dog")
+        page.click("#go")
+        assert page.inner_text("[data-role=translation]") == expected
+        assert page.locator("tr").count() == 1 + 4
+        page.hover(".words button >> nth=0")
+        assert "%" in page.inner_text(".reading")
+        assert nothing_sticks_out(page)
+
+
+def test_every_kind_of_run_can_be_tried_and_mistakes_are_told(browser, client):
+    with opened(browser, f"http://127.0.0.1:{client.port}") as page:
+        for run, text, shown in (
+            ("language model", "the cat", "log-probability of what was added"),
+            ("masked model", "the __ sees", "Blank 1"),
+            ("masked model", "no blank", "There is no blank"),
+            ("classifier", "the cat", "one"),
+        ):
+            page.select_option("#runs", run)
+            page.fill("#text", text)
+            page.keyboard.press("Control+Enter")
+            page.get_by_text(shown).first.wait_for()
+        page.select_option("#runs", "translator")
+        page.fill("#text", "<b>the</b> cat " * 2)
+        page.click("#go")
+        page.locator("[data-role=translation]").wait_for()
+        assert page.locator("#answers b").count() == 0
+
+
+def test_an_error_is_shown_as_a_sentence(browser, client):
+    with opened(browser, f"http://127.0.0.1:{client.port}", refused=True) as page:
+        page.fill("#text", "the cat sees a dog " * 5)
+        page.click("#go")
+        page.get_by_text("a sentence of 25 tokens is too long: 20 are read").wait_for()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_report_shows_its_maps_when_pointed_at(browser, report, size):
+    with opened(browser, f"file://{report}", size) as page:
+        page.hover(".map .cell >> nth=0")
+        assert "looks at" in page.inner_text("#reading")
+        before = page.locator(".map .cell").count()
+        page.select_option("#kind", index=0)
+        assert page.locator(".map .cell").count() != before
+        assert page.locator(".curve svg").count() == 5
+        assert nothing_sticks_out(page)
+
+
+def nothing_sticks_out(page):
+    """Whether the page is as wide as its window."""
+    return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

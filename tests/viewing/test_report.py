@@ -1,0 +1,140 @@
+"""The report: what it marks and shows is what was found, and no text in it becomes markup."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the extra `viewing`")
+pytest.importorskip("jinja2", reason="needs the extra `viewing`")
+
+from small_report import METRICS, NASTY, PAIRS
+
+from transformer.viewing.curves import INK, curves
+from transformer.viewing.report import (
+    Seen,
+    as_json,
+    chosen_sentences,
+    costs,
+    differences,
+)
+
+
+class Texts(HTMLParser):
+    """The texts of a page, and its elements."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.texts, self.elements, self.attributes = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return report.read_text(encoding="utf-8")
+
+
+def test_nothing_that_was_read_becomes_markup(page):
+    read = Texts(page)
+    assert "b" not in read.elements
+    assert read.elements.count("script") == 2
+    assert NASTY in read.texts  # the heading
+    assert "49" not in read.texts
+
+
+def test_it_needs_nothing_from_elsewhere(page):
+    links = [value for name, value in Texts(page).attributes if name in ("src", "href")]
+    assert all(value.startswith(("data:", "#")) for value in links)
+    namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", page))
+    assert {one for one in addresses if "w3.org" not in one} == set(), addresses - namespaces
+
+
+def test_scores_and_costs_are_shown(page):
+    shown = " ".join(" ".join(Texts(page).texts).split())
+    for part in ("BLEU", "chrF2++", "nrefs:1|bs:1000|seed:12345|case:mixed", "1.5", "12,345"):
+        assert part in shown, part
+    assert "20 in 0.1 minutes" in shown and "about 700" in shown
+    assert "core-hours 0.005 (a processor)" in shown  # 9 seconds of 2 cores
+    assert "5e-05 kWh, assuming 10 W for a core; not measured" in shown
+    assert "11 of 12 translations are the reference word for word" in shown
+
+
+def test_the_maps_are_those_of_the_sentences(page, models):
+    config, params, tokenizers = models["translator"]
+    text = page.partition('id="looked">')[2].partition("</script>")[0]
+    found = json.loads(text)
+    assert [one["source"] for one in found] == ["the cat", NASTY]
+    [expected] = chosen_sentences(config, params, tokenizers, (PAIRS, {}, []), ["the cat"])
+    assert found[0]["target"] == expected.target
+    for one, of in zip(found[0]["maps"], expected.maps):
+        assert one["kind"] == of.kind and one["rows"] == list(of.rows)
+        assert one["weights"] == of.weights.round(3).tolist()
+
+
+def test_without_a_choice_typical_sentences_are_shown(models):
+    for kind in ("translator", "language model", "masked model"):
+        config, params, tokenizers = models[kind]
+        pairs = [("the cat", "a dog"), ("the", "a"), ("", "")] if kind == "translator" else [
+            ("", "the cat"), ("", "a dog sees"), ("", "")
+        ]  # fmt: skip
+        outputs = ["a dog", "a", ""] if kind == "translator" else None
+        looked = chosen_sentences(config, params, tokenizers, (pairs, {}, outputs), [])
+        assert looked and all(one.source.strip() or one.target.strip() for one in looked)
+        kinds = [one.kind for one in looked[0].maps]
+        assert (
+            kinds
+            == {
+                "translator": ["encoder", "masked", "cross"],
+                "language model": ["masked"],
+                "masked model": ["encoder"],
+            }[kind]
+        )
+
+
+def test_differences_lead_from_the_reference_to_the_output():
+    found = list(differences("a b c d", "a x c d e"))
+    assert found == [
+        ("same", "a"), ("missing", "b"), ("added", "x"), ("same", "c d"), ("added", "e"),
+    ]  # fmt: skip
+    for reference, output in (("", "a"), ("a", ""), ("a b", "b a"), ("a", "a")):
+        parts = list(differences(reference, output))
+        assert " ".join(w for k, w in parts if k != "missing") == output
+        assert " ".join(w for k, w in parts if k != "added") == reference
+
+
+def test_json_in_a_script_element_comes_back_and_cannot_end_it():
+    text = as_json({"a": NASTY})
+    assert "<" not in text and "&" not in text
+    assert json.loads(text) == {"a": NASTY}
+
+
+def test_a_curve_for_each_field_that_a_run_has():
+    drawn = curves({"one": METRICS, "two": METRICS[:1]})
+    labels = [re.search('aria-label="([^"]*)"', one)[1].partition(",")[0] for one in drawn]
+    assert labels == [
+        "Loss of training",
+        "Loss of validation",
+        "BLEU of validation",
+        "Learning rate",
+        "Speed",
+    ]
+    assert all(one.endswith("</svg>\n") and INK not in one for one in drawn)
+    assert "currentColor" in drawn[0] and ">two<" in drawn[0] and ">two<" not in drawn[1]
+    assert curves({"one": []}) == []
+
+
+def test_costs_without_training_or_without_starts(models):
+    config = models["translator"][0]
+    seen = Seen("a", "last", config, 5, {"a": []}, [], [], [], [])
+    assert list(costs(seen)) == [("parameters", "5")]
+    seen = Seen("a", "last", config, 5, {"a": METRICS}, [], [], [], [])
+    assert "energy" not in dict(costs(seen)) and "speed" in dict(costs(seen))

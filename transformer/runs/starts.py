@@ -1,0 +1,48 @@
+"""Where a run was trained and with what: starts.jsonl, a line each time that train.py begins."""
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from transformer.errors import naming
+
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "sentencepiece", "numpy")
+
+
+@dataclass(frozen=True)
+class Start:
+    """One of them.
+
+    step, seconds  how many updates had been done, and in which time
+    unit, count    "core" or "device", and how many of them work
+    name           which processor or device
+    looked         what the first look at the data said
+    """
+
+    step: int
+    seconds: float
+    unit: str
+    count: int
+    name: str
+    looked: str = ""
+
+
+def record_start(folder: Path, start: Start, program: str) -> None:
+    """Adds a line, with the versions of this program and of its libraries."""
+    versions = {"program": program} | {name: version(name) for name in LIBRARIES}
+    path = folder / "starts.jsonl"
+    with naming(path), path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(start) | {"versions": versions}) + "\n")
+
+
+def read_starts(folder: Path) -> list[Start]:
+    """Those of a run, but for lines that are none; runs of earlier versions have none."""
+    path, starts = folder / "starts.jsonl", []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            values = json.loads(line)
+            values.pop("versions")
+            starts.append(Start(**values))
+    return starts

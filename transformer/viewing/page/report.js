@@ -1,0 +1,35 @@
+// The maps of the report: one sentence, one kind of attention, one layer, all of its heads.
+const looked = JSON.parse(document.getElementById("looked").textContent);
+const [sentence, kind, layer] = ["sentence", "kind", "layer"].map((id) => document.getElementById(id));
+const NAMES = { encoder: "in the encoder", masked: "in the decoder, masked", cross: "from the decoder to the encoder" };
+
+function fill(select, names) {
+  const before = select.selectedIndex;
+  select.replaceChildren(...names.map((name) => element("option", "", name)));
+  select.selectedIndex = before >= 0 && before < names.length ? before : names.length - 1;
+}
+
+function show() {
+  const { maps } = looked[sentence.selectedIndex];
+  const chosen = maps[kind.selectedIndex];
+  const heads = chosen.weights[layer.selectedIndex];
+  const reading = document.getElementById("reading");
+  reading.textContent = "";
+  document.getElementById("maps").replaceChildren(...heads.map((weights, head) => {
+    const figure = element("figure");
+    figure.append(drawMap(chosen.rows, chosen.columns, weights, reading), element("figcaption", "", `head ${head + 1}`));
+    return figure;
+  }));
+}
+
+fill(sentence, looked.map((one) => one.source || one.target));
+fill(kind, looked[0].maps.map((map) => NAMES[map.kind]));
+fill(layer, looked[0].maps[0].weights.map((_, number) => String(number + 1)));
+sentence.selectedIndex = 0;
+for (const select of [sentence, kind, layer]) {
+  select.addEventListener("change", () => {
+    fill(layer, looked[sentence.selectedIndex].maps[kind.selectedIndex].weights.map((_, number) => String(number + 1)));
+    show();
+  });
+}
+show();

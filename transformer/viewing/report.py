@@ -1,0 +1,199 @@
+"""The report of a run: one HTML page that needs nothing else, no network either."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from transformer.config import Config
+from transformer.config.files import to_json
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.translator import make_translator, translate
+from transformer.evaluation.details import (
+    Example,
+    Group,
+    groups_by_length,
+    word_for_word,
+    worst_and_best,
+)
+from transformer.model.params import Params
+from transformer.runs.folder import write_text
+from transformer.runs.starts import Start
+from transformer.viewing.attention import AttentionMap, attention_maps
+from transformer.viewing.cost import WATTS, kilowatt_hours, pair_operations, unit_hours
+from transformer.viewing.curves import curves
+
+FOLDER = Path(__file__).parent / "page"
+EXAMPLES = 8
+"""Of the worst and of the best translations."""
+
+Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What was found on one test set: the record that eval.py keeps, and of a translator more."""
+
+    record: dict[str, Any]
+    groups: Sequence[Group] = ()
+    examples: Mapping[str, Sequence[Example]] = field(default_factory=dict)
+    equal: str = ""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Sentences and who looks at whom in them: the maps of encoder, masked and cross attention."""
+
+    source: str
+    target: str
+    maps: Sequence[AttentionMap]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that a report shows of a run. `metrics` are those of several runs, this one first."""
+
+    run: str
+    checkpoint: str
+    config: Config
+    parameters: int
+    metrics: Mapping[str, Sequence[dict]]
+    starts: Sequence[Start]
+    tested: Sequence[Tested]
+    looked: Sequence[Looked]
+    doctor: Sequence[str]
+
+
+def write_page(path: Path, seen: Seen) -> None:
+    """Writes the page, whole or not at all."""
+    loader = jinja2.FileSystemLoader(FOLDER)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["marked"] = lambda example: list(differences(*example[-2:]))
+    page = environment.get_template("report.html").render(
+        seen=seen,
+        curves=curves(seen.metrics),
+        costs=list(costs(seen)),
+        config=to_json(seen.config),
+        maps=as_json([_as_values(one) for one in seen.looked]),
+        **{name: (FOLDER / f"{name}.{kind}").read_text() for name, kind in INLINED.items()},
+    )
+    write_text(path, page)
+
+
+def examined(
+    config: Config, tokenizers: Tokenizers, pairs: Pairs, record: dict, translations: list | None
+) -> Tested:
+    """What a report shows of a test set."""
+    if translations is None:
+        return Tested(record)
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
+    language = config.data.target
+    return Tested(
+        record,
+        list(groups_by_length(lengths, translations, references, language)),
+        worst_and_best(sources, references, translations, EXAMPLES),
+        word_for_word(references, translations),
+    )
+
+
+def chosen_sentences(
+    config: Config,
+    params: Params,
+    tokenizers: Tokenizers,
+    result: tuple[Pairs, dict, list | None],
+    wanted: Sequence[str],
+) -> list[Looked]:
+    """The sentences that are wanted, or some of the test set, translated, and their maps."""
+    pairs, _, translations = result
+    if translations is None:
+        texts = list(wanted) or [" ".join(pairs[number]) for number in _typical(pairs)]
+        both = [(text, text) for text in texts]
+    elif wanted:
+        both = [*zip(wanted, translate(make_translator(config, params, tokenizers), wanted))]
+    else:
+        both = [(pairs[number][0], translations[number]) for number in _typical(pairs)]
+    return [Looked(*one, attention_maps(config.model, params, tokenizers, *one)) for one in both]
+
+
+def _typical(pairs: Pairs) -> list[int]:
+    """The numbers of some sentences, none of them long."""
+    order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0] or pairs[number][1]))
+    order = [number for number in order if any(text.strip() for text in pairs[number])]
+    return [order[len(order) * part // 8] for part in (2, 3, 4)] if order else []
+
+
+INLINED = {"style": "css", "attention": "js", "report": "js"}
+"""Files that the page would else need."""
+
+
+def as_json(value: Any) -> str:
+    """JSON that may stand in a script element: nothing in it ends that."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _as_values(looked: Looked) -> dict[str, Any]:
+    maps = [one._asdict() | {"weights": one.weights.round(3).tolist()} for one in looked.maps]
+    return {"source": looked.source, "target": looked.target, "maps": maps}
+
+
+def differences(reference: str, output: str) -> Iterator[tuple[str, str]]:
+    """The output, word by word, with what the reference has instead: runs of words that are
+    "same", "missing" (in the output) or "added" (by it)."""
+    wanted, written = reference.split(), output.split()
+    matcher = difflib.SequenceMatcher(None, wanted, written, autojunk=False)
+    for kind, first, last, begin, end in matcher.get_opcodes():
+        if kind == "equal":
+            yield "same", " ".join(written[begin:end])
+            continue
+        if first < last:
+            yield "missing", " ".join(wanted[first:last])
+        if begin < end:
+            yield "added", " ".join(written[begin:end])
+
+
+def costs(seen: Seen) -> Iterator[tuple[str, str]]:
+    """What training took, by name; estimates say what they assume."""
+    lines = next(iter(seen.metrics.values()), [])
+    yield "parameters", f"{seen.parameters:,}"
+    if not lines:
+        return
+    steps, seconds = lines[-1]["step"], lines[-1]["seconds"]
+    yield "updates", f"{steps:,} in {seconds / 60:,.1f} minutes, validations not counted"
+    tokens = _tokens(lines)
+    yield "tokens predicted in training", f"about {tokens:,.0f}"
+    if tokens:
+        length = 20
+        each = 3 * pair_operations(seen.config.model, length, length) / length
+        yield (
+            "operations of training",
+            f"about {each * tokens:.2g}, {each:.2g} for each token predicted (matrix products of "
+            f"forward and backward pass, for texts of {length} tokens)",
+        )
+        yield "speed", f"{tokens / max(seconds, 1e-9):,.0f} tokens/s, compiling included"
+    hours = unit_hours(seen.starts, seconds)
+    for unit, spent in hours.items():
+        names = sorted({start.name for start in seen.starts if start.unit == unit})
+        yield f"{unit}-hours", f"{spent:.3g} ({', '.join(names)})"
+    if hours:
+        assumed = " and ".join(f"{WATTS[unit]} W for a {unit}" for unit in hours if unit in WATTS)
+        yield "energy", f"{kilowatt_hours(hours):.2g} kWh, assuming {assumed}; not measured"
+
+
+def _tokens(lines: Sequence[dict]) -> float:
+    """Those predicted: speed times duration of each report."""
+    total, before = 0.0, 0.0
+    for line in lines:
+        if "tokens_per_second" in line:
+            total += line["tokens_per_second"] * max(line["seconds"] - before, 0)
+            before = line["seconds"]
+    return total
