@@ -3,6 +3,7 @@
 # make lint    check style; `make format` mends it
 # make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
+# make pictures   take the README's pictures of page and report again (Chromium)
 # make api     write docs/api/index.html, every module's functions, from their docstrings
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test browser-test lint format notebooks api clean
+.PHONY: demo test browser-test lint format notebooks pictures api clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -44,6 +45,9 @@ notebooks: $(VENV)/.notebook
 	$(BIN)/python notebooks/build.py
 
 # optax.OptState names a type that only chex knows, and pdoc would warn of it.
+pictures: $(VENV)/.notebook $(VENV)/.browser
+	$(BIN)/python docs/pictures/take.py
+
 api: $(VENV)/.docs
 	$(BIN)/python -W "ignore:Error parsing type annotation typing.Union" -m pdoc \
 		--docformat markdown --template-directory docs/api_template --output-directory docs/api transformer
