@@ -44,10 +44,10 @@ format: $(VENV)/.dev
 notebooks: $(VENV)/.notebook
 	$(BIN)/python notebooks/build.py
 
-# optax.OptState names a type that only chex knows, and pdoc would warn of it.
 pictures: $(VENV)/.notebook $(VENV)/.browser
 	$(BIN)/python docs/pictures/take.py
 
+# optax.OptState names a type that only chex knows, and pdoc would warn of it.
 api: $(VENV)/.docs
 	$(BIN)/python -W "ignore:Error parsing type annotation typing.Union" -m pdoc \
 		--docformat markdown --template-directory docs/api_template --output-directory docs/api transformer

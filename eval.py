@@ -51,6 +51,11 @@ def main(words: list[str]) -> None:
     other = load_other(command, config, words) if command.compare else None
     languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
 
+    if command.report:
+        from transformer.viewing.report import check_sentences
+
+        check_sentences(tokenizers, command.sentences)
+
     # How well it does, in what it writes and in how likely the text is to it.
     results = []
     for number, test_set in enumerate(test_sets):
@@ -221,17 +226,21 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
     from transformer.viewing.report import Seen, chosen_sentences, examined, write_page
 
     params, label = weights
-    runs = [command.run, *command.beside]
+    metrics = {}
+    for run in (command.run, *command.beside):  # what was converted was not trained here
+        metrics[str(run)] = read_metrics(run) if (run / "metrics.jsonl").exists() else []
+    doctor = []
     try:
-        doctor = [*diagnosis(config, partial(load_tokenizers, command.run / "tokenizer"))]
-    except UserError as error:  # the training data may be elsewhere by now
+        if not (command.test_files or command.sacrebleu):  # else its data may not be at hand
+            doctor += diagnosis(config, partial(load_tokenizers, command.run / "tokenizer"))
+    except (UserError, OSError) as error:
         doctor = [f"the data cannot be read: {error}"]
     seen = Seen(
         run=str(command.run),
         checkpoint=label,
         config=config,
         parameters=count_params(params),
-        metrics={str(run): read_metrics(run) for run in runs},
+        metrics=metrics,
         starts=read_starts(command.run),
         tested=[examined(config, tokenizers, *result) for result in results],
         looked=chosen_sentences(config, params, tokenizers, results[0], command.sentences),

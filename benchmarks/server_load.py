@@ -57,7 +57,7 @@ def main(words: list[str]) -> None:
         ask_all(port, sentences, languages, command.clients)  # compiles
         answers, latencies, seconds = ask_all(port, sentences, languages, command.clients)
         alone = ask_all(port, sentences[:100], languages, 1)[1]
-    wrong = sum(one != other for one, other in zip(answers, expected))
+    wrong = sum(one != other for one, other in zip(answers, expected, strict=True))
     print(f"{command.requests:,} requests by {command.clients} clients, {versions('jax')}")
     print(f"{len(answers):,} answered, {wrong:,} of them not what translate.py says\n")
     middle, slow = np.quantile(latencies, (0.5, 0.99))
@@ -101,7 +101,7 @@ def as_file(run: Path, sentences: list[str]) -> tuple[list[str], float]:
         )
         if result.returncode:
             raise UserError(f"translate.py failed: {result.stderr.strip()}")
-        return result.stdout.splitlines(), time.perf_counter() - start
+        return result.stdout.split("\n")[:-1], time.perf_counter() - start
 
     timed(sentences)  # compiles
     translations, seconds = timed(sentences)

@@ -25,8 +25,11 @@ def main() -> None:
     serving = [sys.executable, "-m", "transformer.viewing.server", RUN, "--port", "0"]
     server = subprocess.Popen(serving, stdout=subprocess.PIPE, text=True)
     try:
-        address = next(filter(None, (re.search(r"http\S+", line) for line in server.stdout)))[0]
-        take(address, (Path(RUN) / "report.html").absolute().as_uri())
+        found = (re.search(r"http\S+", line) for line in server.stdout)
+        address = next(filter(None, found), None)
+        if address is None:
+            sys.exit("the server did not start")
+        take(address[0], (Path(RUN) / "report.html").absolute().as_uri())
     finally:
         server.terminate()
 

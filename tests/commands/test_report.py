@@ -31,6 +31,8 @@ def test_where_the_data_are_gone_the_rest_is_shown(undisturbed, tmp_path):
     config, copied = (undisturbed / "config.json").read_text(), tmp_path / "copied"
     shutil.copytree(undisturbed, copied)
     (copied / "config.json").write_text(config.replace("train.en", "gone.en"))
+    (copied / "metrics.jsonl").write_text('{"step": 1, "seconds": 1, "loss": [1]}\n[[[\n')
+    (copied / "starts.jsonl").unlink()
     result = run("eval.py", copied, "--report")
     assert result.returncode == 0, result.stderr
     page = (copied / "report.html").read_text(encoding="utf-8")
@@ -43,6 +45,8 @@ def test_where_the_data_are_gone_the_rest_is_shown(undisturbed, tmp_path):
         (["--beside", "runs/other"], "--beside has no effect without --report"),
         (["--sentences", "a"], "--sentences has no effect without --report"),
         (["--report", "--beside", "runs/none"], "runs/none"),
+        (["--report", "--scores"], "leave it or --report out"),
+        (["--report", "--sentences", ""], "--sentences: '' has 0 tokens"),
     ],
 )
 def test_mistakes_are_told(undisturbed, words, said):

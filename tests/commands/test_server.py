@@ -64,6 +64,7 @@ def test_a_signal_ends_it_when_it_has_answered(undisturbed, number):
             answer = pool.submit(translation, address, text)
             while not _is_asked(address):
                 assert not answer.done()
+            urllib.request.urlopen(f"{address}/health", timeout=60).close()  # what came is read
             process.send_signal(number)
             assert answer.result() == expected
         process.wait(timeout=60)
@@ -107,6 +108,8 @@ def test_mistakes_are_told(undisturbed):
     assert "nowhere is not a run" in refusal("nowhere")
     assert "port (99999) must be below 65536" in refusal(undisturbed, "--port", 99999)
     assert "characters (0) must be at least 1" in refusal(undisturbed, "--characters", 0)
+    assert "waiting must be at least" in refusal(undisturbed, "--waiting", 5)
+    assert "cannot listen on a..b" in refusal(undisturbed, "--host", "a..b")
     assert "has no checkpoint '7'" in refusal(f"{undisturbed}:7")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         said = refusal(undisturbed, "--port", taken.getsockname()[1])

@@ -11,7 +11,10 @@ def test_starts_come_back_in_order_and_what_is_none_is_passed_over(tmp_path):
     ]
     record_start(tmp_path, starts[0], "1.2.3")
     with (tmp_path / "starts.jsonl").open("a") as file:
-        file.write('7\n{"step": 1}\n{"versions": {}}\n\xff\n{"step": 2, "secon\n')
+        file.write('7\n[[\n{"step": 1}\n{"versions": {}}\n\xff\n{"step": 2, "secon\n')
+        for wrong in ('"seconds": "a"', '"unit": ["core"]', '"count": null', '"count": 0'):
+            good = '"step": 1, "seconds": 1, "unit": "core", "count": 2, "name": "a"'
+            file.write(f'{{{good}, {wrong}, "versions": {{}}}}\n')
     record_start(tmp_path, starts[1], "1.2.3")
     assert read_starts(tmp_path) == starts
     assert '"program": "1.2.3"' in (tmp_path / "starts.jsonl").read_text()

@@ -64,6 +64,7 @@ def serving():
             thread.start()
             try:
                 while not server.started:
+                    assert thread.is_alive()
                     time.sleep(0.01)
                 yield Client(found.getsockname()[1])
             finally:

@@ -2,7 +2,10 @@
 
 import json
 import os
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -160,6 +163,8 @@ MISTAKES = [
     ("/answer", {"run": "translator", "text": "a", "words": 4}, 400, "'words' cannot be set"),
     ("/answer", {"run": "classifier", "text": "a", "words": 0}, 400, "words (0)"),
     ("/answer", {"run": "masked model", "text": LONG}, 400, "a text of 25 tokens is too long"),
+    ("/answer", {"run": "masked model", "text": "__" + " a__" * 12}, 400, "too long: 20 are read"),
+    ("/answer", {"run": "classifier", "text": "a", "words": "b" * 150}, 400, "must be of type int"),
     ("/answer", {"run": "language model", "text": "a", "samples": 99}, 400, "at most 20"),
     ("/answer", {"run": "language model", "text": "a", "max_tokens": 501}, 400, "at most 500"),
     ("/answer", {"run": "language model", "text": "a", "temperature": -1}, 400, "temperature"),
@@ -215,6 +220,59 @@ def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(client):
         assert client.raw("GET", "/health", headers={"Host": name})[0] == 200, name
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost:/../../../../../../../../etc/hostname?",
+        "localhost:@x/../server.py?",
+        "localhost/../server.py#",
+        "127.0.0.1:80@127.0.0.1/../served.py?",
+    ],
+)
+def test_no_name_of_a_host_leads_to_another_file(client, host):
+    page = client.raw("GET", "/page.js")[2]
+    status, _, body = client.raw("GET", "/page.js", headers={"Host": host})
+    assert status == 400 or body == page
+
+
+def test_who_connects_and_does_not_ask_keeps_nobody_out(serving, served):
+    with serving(served[:1], Limits(connections=3, seconds=0.5)) as client:
+        address = ("127.0.0.1", client.port)
+        silent = [socket.create_connection(address) for _ in range(3)]
+        for one in silent[1:]:
+            one.sendall(b"GET /health HTTP/1.1\r\nHo")
+        time.sleep(0.1)
+        status, _, body = client.raw("GET", "/health")
+        assert status == 503 and "more than 3 connections" in json.loads(body)["error"]
+        time.sleep(0.8)
+        assert client.get("/health")[0] == 200
+        for one in silent:
+            assert one.recv(1) == b""  # closed
+            one.close()
+
+
+def test_those_who_leave_are_not_answered(serving, served):
+    translator, asked = served[0], []
+
+    def slow(texts, options):
+        asked.append(len(texts))
+        time.sleep(1.5)
+        return translator.answer(texts, options)
+
+    body = json.dumps(asking("\n".join(SENTENCES))).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with serving([replace(translator, answer=slow)]) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/translate", asking("a"))
+        while not asked:
+            time.sleep(0.01)
+        with socket.create_connection(("127.0.0.1", client.port)) as gone:
+            gone.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            time.sleep(0.2)
+        assert first.result()[0] == 200
+        assert client.post("/translate", asking("a"))[0] == 200
+        assert asked == [1, 1]
+
+
 def test_what_waits_too_long_or_is_too_much_is_told_so(serving, served):
     with serving(served[:1], Limits(waiting=2)) as client:
         status, answer = client.post("/translate", asking("a\nb\nc"))
@@ -227,8 +285,6 @@ def test_what_waits_too_long_or_is_too_much_is_told_so(serving, served):
 
 
 def slow_body():
-    import time
-
     yield b'{"q": "a", '
     time.sleep(0.5)
 

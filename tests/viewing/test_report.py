@@ -11,14 +11,18 @@ pytest.importorskip("jinja2", reason="needs the extra `viewing`")
 
 from small_report import METRICS, NASTY, PAIRS
 
+from transformer.errors import UserError
 from transformer.viewing.curves import INK, curves
 from transformer.viewing.report import (
     Seen,
     as_json,
+    check_sentences,
     chosen_sentences,
     costs,
     differences,
 )
+
+LONG = "cat " * 61
 
 
 class Texts(HTMLParser):
@@ -47,7 +51,7 @@ def test_nothing_that_was_read_becomes_markup(page):
     assert "b" not in read.elements
     assert read.elements.count("script") == 2
     assert NASTY in read.texts  # the heading
-    assert "49" not in read.texts
+    assert not [text for text in read.texts if "49 <end>" in text]
 
 
 def test_it_needs_nothing_from_elsewhere(page):
@@ -81,23 +85,30 @@ def test_the_maps_are_those_of_the_sentences(page, models):
 
 
 def test_without_a_choice_typical_sentences_are_shown(models):
-    for kind in ("translator", "language model", "masked model"):
+    for kind in ("translator", "language model", "masked model", "classifier"):
         config, params, tokenizers = models[kind]
-        pairs = [("the cat", "a dog"), ("the", "a"), ("", "")] if kind == "translator" else [
-            ("", "the cat"), ("", "a dog sees"), ("", "")
-        ]  # fmt: skip
-        outputs = ["a dog", "a", ""] if kind == "translator" else None
+        pairs = {
+            "translator": [("the cat", "a dog"), ("the", "a"), ("", ""), (LONG, "a")],
+            "language model": [("", "the cat"), ("", "a dog sees"), ("", ""), ("", LONG)],
+            "masked model": [("the cat", ""), ("a dog sees", ""), ("", ""), (LONG, "")],
+            "classifier": [("the cat", "one"), ("a dog sees", "two"), (LONG, "two")],
+        }[kind]
+        outputs = ["a dog", "a", "", "a"] if kind == "translator" else None
         looked = chosen_sentences(config, params, tokenizers, (pairs, {}, outputs), [])
-        assert looked and all(one.source.strip() or one.target.strip() for one in looked)
-        kinds = [one.kind for one in looked[0].maps]
-        assert (
-            kinds
-            == {
-                "translator": ["encoder", "masked", "cross"],
-                "language model": ["masked"],
-                "masked model": ["encoder"],
-            }[kind]
-        )
+        texts = [source or target for source, target in pairs[:2]]
+        assert {one.source for one in looked} == {*texts}
+        assert [one.kind for one in looked[0].maps] == {
+            "translator": ["encoder", "masked", "cross"],
+            "language model": ["masked"],
+            "masked model": ["encoder"],
+            "classifier": ["encoder"],
+        }[kind]
+
+
+@pytest.mark.parametrize("sentences", [["the cat"] * 21, ["cat " * 61], ["the", ""]])
+def test_sentences_whose_maps_nobody_could_see_are_refused(models, sentences):
+    with pytest.raises(UserError, match="--sentences"):
+        check_sentences(models["translator"][2], sentences)
 
 
 def test_differences_lead_from_the_reference_to_the_output():
@@ -130,6 +141,12 @@ def test_a_curve_for_each_field_that_a_run_has():
     assert all(one.endswith("</svg>\n") and INK not in one for one in drawn)
     assert "currentColor" in drawn[0] and ">two<" in drawn[0] and ">two<" not in drawn[1]
     assert curves({"one": []}) == []
+
+
+def test_runs_have_any_names():
+    drawn = curves(dict.fromkeys(("_a", "$\\frac$", "$x^2$", "日本"), METRICS))
+    for name in ("_a<", "$\\frac$<", "$x^2$<", "\u65e5\u672c<"):
+        assert name in drawn[0], name
 
 
 def test_costs_without_training_or_without_starts(models):

@@ -238,8 +238,14 @@ def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
     for name in ("beside", "sentences"):
         if getattr(command, name) and not command.report:
             raise UserError(f"--{name} has no effect without --report")
+    if command.report and command.scores:
+        raise UserError("--scores scores nothing: leave it or --report out")
     for run in command.beside:
         load_run_config(run)
+        if not (run / "metrics.jsonl").exists():
+            raise UserError(f"--beside: {run} has no curves, since it has no metrics.jsonl")
+    if (command.run / "report.html").is_dir():
+        raise UserError(f"{command.run / 'report.html'} is a folder: the report needs its name")
     for package in ("jinja2", "matplotlib"):
         if command.report and importlib.util.find_spec(package) is None:
             raise UserError(f"--report needs {package}: pip install -e '.[viewing]'")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 
 from transformer.errors import UserError, naming
@@ -31,7 +32,8 @@ class Metrics:
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines of a run's metrics, but for what is none: one is cut off where a run was killed.
+    """The lines of a run's metrics, but for what is none: one is cut off where a run was killed,
+    and what is no finite number is no value.
 
     Raises UserError when there are none yet.
     """
@@ -39,11 +41,17 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
     if not path.exists():
         raise UserError(f"{path} does not exist: train.py writes it after the first updates")
     for line in path.read_bytes().splitlines():
-        with suppress(ValueError, TypeError, KeyError):
-            values = json.loads(line)
+        with suppress(
+            ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError
+        ):
+            values = {name: n for name, n in json.loads(line).items() if _is_number(n)}
             if values["step"] >= 0 and values["seconds"] >= 0:
                 lines.append(values)
     return lines
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def _keep(path: Path, step: int) -> None:

@@ -5,8 +5,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
-from transformer.errors import naming
+from transformer.config.rules import check_limits
+from transformer.config.settings import Count, Number, Positive
+from transformer.errors import UserError, naming
 
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "sentencepiece", "numpy")
 
@@ -21,10 +24,10 @@ class Start:
     looked         what the first look at the data said
     """
 
-    step: int
-    seconds: float
-    unit: str
-    count: int
+    step: Count
+    seconds: Number
+    unit: Literal["core", "device"]
+    count: Positive
     name: str
     looked: str = ""
 
@@ -41,8 +44,10 @@ def read_starts(folder: Path) -> list[Start]:
     """Those of a run, but for lines that are none; runs of earlier versions have none."""
     path, starts = folder / "starts.jsonl", []
     for line in path.read_bytes().splitlines() if path.exists() else []:
-        with suppress(ValueError, TypeError, KeyError, AttributeError):
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, UserError):
             values = json.loads(line)
             values.pop("versions")
-            starts.append(Start(**values))
+            start = Start(**values)
+            check_limits(start)
+            starts.append(start)
     return starts

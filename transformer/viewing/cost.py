@@ -42,4 +42,4 @@ def unit_hours(starts: Sequence[Start], seconds: float) -> dict[str, float]:
 
 def kilowatt_hours(hours: dict[str, float]) -> float:
     """By the assumption WATTS."""
-    return sum(WATTS.get(unit, 0) * spent for unit, spent in hours.items()) / 1000
+    return sum(WATTS[unit] * spent for unit, spent in hours.items()) / 1000

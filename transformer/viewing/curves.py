@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 
 import matplotlib
@@ -52,7 +53,9 @@ def curves(runs: Mapping[str, Sequence[dict]]) -> list[str]:
 def as_svg(figure: Figure, label: str) -> str:
     """The figure as an element for an HTML page, with a text for those who do not see it."""
     file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the browser has them
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     element = file.getvalue().partition("<svg")[2].replace(INK, "currentColor")
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
     return f'<svg role="img" aria-label="{label}"{element}'

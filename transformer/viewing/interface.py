@@ -5,7 +5,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,12 @@ FORM = "application/x-www-form-urlencoded"
 AT_ONCE = 64
 """Texts that are answered together at most."""
 
+LOOK = 0.5
+"""Seconds after which it is looked again whether a client is still there."""
+
+LONGEST_REFUSAL = 500
+"""Letters: a mistake is shown, but not all of a text that is full of it."""
+
 
 class RefusedError(Exception):
     """A request that is not answered: an HTTP status, and a sentence."""
@@ -67,7 +73,8 @@ def make_application(
             Route("/languages", interface.languages),
             Route("/health", interface.health),
             Route("/runs", interface.described),
-            *(Route(f"/{name}", file) for name in ("", *FILES)),
+            *(Route(f"/{name}", _file(name)) for name in FILES),
+            Route("/", _file("page.html")),
         ],
         lifespan=life,
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -76,20 +83,25 @@ def make_application(
             UserError: lambda _, error: refused(400, str(error)),
             BusyError: lambda *_: refused(503, "too many texts wait: ask again in a second"),
             ClientDisconnect: lambda *_: refused(400, "the request has no end"),
-            HTTPException: lambda _, error: refused(error.status_code, error.detail),
+            HTTPException: lambda _, error: refused(error.status_code, error.detail, error.headers),
             Exception: lambda *_: refused(500, "this failed, and its log says why"),
         },
     )
 
 
-async def file(request: Request) -> Response:
-    """The page, or one of its files; no others have a route."""
-    return FileResponse(FOLDER / (request.url.path[1:] or "page.html"), headers=HEADERS)
+def _file(name: str) -> Callable:
+    """What answers with a file of the page. Which one never depends on the request."""
+
+    async def answer(_: Request) -> Response:
+        return FileResponse(FOLDER / name, headers=HEADERS)
+
+    return answer
 
 
-def refused(status: int, sentence: str) -> Response:
+def refused(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
     """What LibreTranslate's clients show."""
-    return JSONResponse({"error": sentence}, status, HEADERS)
+    shown = sentence if len(sentence) <= LONGEST_REFUSAL else f"{sentence[:LONGEST_REFUSAL]} ..."
+    return JSONResponse({"error": shown}, status, HEADERS | dict(headers or {}))
 
 
 def answered(value: Any) -> Response:
@@ -139,7 +151,7 @@ class Interface:
         if not isinstance(name, str) or name not in self.runs:
             raise RefusedError(400, f"'run' must be one of: {', '.join(self.runs)}")
         run = self.runs[name]
-        [answers] = await self._ask(run, [text], run.options(values))
+        [answers] = await self._ask(request, run, [text], run.options(values))
         return answered({"run": name, "kind": run.kind, "answers": answers})
 
     async def translate(self, request: Request) -> Response:
@@ -151,7 +163,8 @@ class Interface:
             raise RefusedError(400, "'format' must be text: markup would be translated like words")
         wanted = 1 + _number(values.get("alternatives", 0), "alternatives")
         options = run.options({"nbest": min(wanted, run.config.decode.beam_size)})
-        found = await self._ask(run, asked if isinstance(asked, list) else [asked], options)
+        texts = asked if isinstance(asked, list) else [asked]
+        found = await self._ask(request, run, texts, options)
         answer = {"translatedText": ["\n".join(a["translation"] for a in of) for of in found]}
         if wanted > 1:
             answer["alternatives"] = [_alternatives(of_one) for of_one in found]
@@ -173,7 +186,9 @@ class Interface:
             raise RefusedError(400, f"'source' and 'target' must be one of: {names or 'none'}")
         return self.translators[offered.index((source, target))]
 
-    async def _ask(self, run: Served, texts: list, options: Options) -> list[list[dict[str, Any]]]:
+    async def _ask(
+        self, request: Request, run: Served, texts: list, options: Options
+    ) -> list[list[dict[str, Any]]]:
         """For each text the answer to each of its lines; but for a translator it is one line."""
         if not texts or not all(isinstance(text, str) for text in texts):
             raise RefusedError(400, "'q' or 'text' must be a text; 'q' may be a list of texts")
@@ -188,7 +203,8 @@ class Interface:
         flat = [line for of_one in lines for line in of_one]
         for line in flat:
             run.check(line)
-        answers = iter(await self.together.ask((run.name, options), flat))
+        asking = self.together.ask((run.name, options), flat)
+        answers = iter(await _unless_gone(request, asking))
         return [[next(answers) for _ in of_one] for of_one in lines]
 
     async def _values(self, request: Request) -> Mapping[str, Any]:
@@ -212,6 +228,18 @@ class Interface:
         except ValueError as error:
             raise RefusedError(400, f"the request is not UTF-8: {error}") from None
         raise RefusedError(415, f"send application/json or {FORM}")
+
+
+async def _unless_gone(request: Request, asking: Awaitable) -> Any:
+    """What is asked, given up when the client has gone."""
+    task = asyncio.ensure_future(asking)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK))[0]:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _number(value: Any, name: str) -> int:

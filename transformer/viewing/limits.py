@@ -17,9 +17,9 @@ class Limits:
     waiting: Positive = 1000
     """Most lines that wait, of all requests together."""
     connections: Positive = 500
-    """Most connections."""
+    """Most connections; the next is told so, and closed."""
     seconds: Annotated[float, Limit(0, above=True)] = 10.0
-    """In which a request must have come."""
+    """In which the head of a request must have come, and then its text."""
 
     @property
     def bytes(self) -> int:

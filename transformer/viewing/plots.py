@@ -63,8 +63,10 @@ def draw_runs(
     """A field of the metrics of one or several runs against the number of updates."""
     for name, lines in runs.items():
         found = [(line["step"], line[field]) for line in lines if line.get(field) is not None]
+        shown = f" {name}" if name.startswith("_") else name  # or it has no place in the legend
         if found:
-            axes.plot(*zip(*found), label=name, marker="o" if len(found) < 20 else "")
+            axes.plot(*zip(*found), label=shown, marker="o" if len(found) < 20 else "")
     axes.set(xlabel="update", ylabel=unit, title=title or field)
     if len(runs) > 1:
-        axes.legend()
+        for text in axes.legend().get_texts():
+            text.set_parse_math(False)  # a "$" is a "$"

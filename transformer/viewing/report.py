@@ -13,6 +13,7 @@ from transformer.config import Config
 from transformer.config.files import to_json
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.translator import make_translator, translate
+from transformer.errors import UserError
 from transformer.evaluation.details import (
     Example,
     Group,
@@ -30,6 +31,9 @@ from transformer.viewing.curves import curves
 FOLDER = Path(__file__).parent / "page"
 EXAMPLES = 8
 """Of the worst and of the best translations."""
+
+MOST_SENTENCES, LONGEST_SHOWN = 20, 60
+"""Whose attention is shown, and tokens of each: maps grow with the square."""
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -103,6 +107,17 @@ def examined(
     )
 
 
+def check_sentences(tokenizers: Tokenizers, sentences: Sequence[str]) -> None:
+    """Raises UserError for sentences whose maps would make a page that no browser opens."""
+    if len(sentences) > MOST_SENTENCES:
+        raise UserError(f"--sentences: {len(sentences)} are too many, {MOST_SENTENCES} at most")
+    for text, ids in zip(sentences, tokenizers.source.encode(list(sentences))):
+        if not 0 < len(ids) <= LONGEST_SHOWN:
+            raise UserError(
+                f"--sentences: {text[:40]!r} has {len(ids):,} tokens: 1 to {LONGEST_SHOWN} fit"
+            )
+
+
 def chosen_sentences(
     config: Config,
     params: Params,
@@ -112,21 +127,23 @@ def chosen_sentences(
 ) -> list[Looked]:
     """The sentences that are wanted, or some of the test set, translated, and their maps."""
     pairs, _, translations = result
+    typical = [] if wanted else _typical(tokenizers, pairs)
     if translations is None:
-        texts = list(wanted) or [" ".join(pairs[number]) for number in _typical(pairs)]
+        texts = wanted or [source or target for source, target in (pairs[n] for n in typical)]
         both = [(text, text) for text in texts]
     elif wanted:
         both = [*zip(wanted, translate(make_translator(config, params, tokenizers), wanted))]
     else:
-        both = [(pairs[number][0], translations[number]) for number in _typical(pairs)]
+        both = [(pairs[number][0], translations[number]) for number in typical]
     return [Looked(*one, attention_maps(config.model, params, tokenizers, *one)) for one in both]
 
 
-def _typical(pairs: Pairs) -> list[int]:
-    """The numbers of some sentences, none of them long."""
-    order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0] or pairs[number][1]))
-    order = [number for number in order if any(text.strip() for text in pairs[number])]
-    return [order[len(order) * part // 8] for part in (2, 3, 4)] if order else []
+def _typical(tokenizers: Tokenizers, pairs: Pairs) -> list[int]:
+    """The numbers of some sentences, none of them empty or long."""
+    rows = tokenizers.source.encode([source or target for source, target in pairs])
+    fitting = [number for number, ids in enumerate(rows) if 0 < len(ids) <= LONGEST_SHOWN]
+    order = sorted(fitting, key=lambda number: len(rows[number]))
+    return [*dict.fromkeys(order[len(order) * part // 8] for part in (2, 3, 4))] if order else []
 
 
 INLINED = {"style": "css", "attention": "js", "report": "js"}

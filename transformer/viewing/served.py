@@ -11,8 +11,8 @@ from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding.alignment import WordAttention, word_attention
-from transformer.decoding.batches import longest_text
-from transformer.decoding.blanks import classify, fill_in
+from transformer.decoding.batches import longest_text, round_up
+from transformer.decoding.blanks import classify, fill_in, with_blanks
 from transformer.decoding.generator import continuations, make_generator
 from transformer.decoding.long_text import sentences_of
 from transformer.decoding.translator import Hypothesis, hypotheses, make_translator
@@ -25,7 +25,11 @@ Kind = Literal["translator", "language model", "masked model", "classifier"]
 PAGE_NBEST = 4
 """Translations that the page shows."""
 
-MOST_ANSWERS, MOST_TOKENS = 20, 500
+SAMPLES = (1, 4, 20)
+TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+"""Samples, and most tokens that are added: for each of them a program is compiled."""
+
+MOST_ANSWERS, MOST_TOKENS = SAMPLES[-1], TOKENS[-1]
 """Of one text: n-best, samples or words, and tokens that are added to it."""
 
 
@@ -99,11 +103,14 @@ class Served:
     def check(self, text: str) -> None:
         """Raises UserError for a text of which the model would not read all."""
         longest = longest_text([self.config.model], self.config.decode)
-        parts = sentences_of(text) if self.kind == "translator" else [text]
-        side = (
-            self.tokenizers.source if self.config.model.encoder_layers else self.tokenizers.target
-        )
-        most = max(map(len, side.encode(parts)))
+        source, target = self.tokenizers
+        if self.kind == "translator":
+            most = max(map(len, source.encode(sentences_of(text))))
+        elif self.kind == "masked model":
+            most = len(with_blanks(source, text)[0])
+        else:
+            side = target if self.kind == "language model" else source
+            most = len(side.encode([text])[0])
         if most > longest:
             what = "sentence" if self.kind == "translator" else "text"
             raise UserError(f"a {what} of {most:,} tokens is too long: {longest:,} are read")
@@ -172,14 +179,22 @@ def _continuations(config: Config, params: Params, tokenizers: Tokenizers) -> Ca
         return make_generator(config, settings, params, tokenizers)
 
     def answer(texts: Sequence[str], options: GenerateConfig) -> list[dict[str, Any]]:
+        settings = of_few_shapes(options)
         # All have one number, so that what is drawn for a text does not depend on the others.
-        found = continuations(generator(options), texts, [0] * len(texts))
+        found = continuations(generator(settings), texts, [0] * len(texts))
+        chosen = [of_one[: options.samples] for of_one in found]
         return [
             {"continuations": [{"text": o.text, "log_prob": round(o.log_prob, 4)} for o in of_one]}
-            for of_one in found
+            for of_one in chosen
         ]
 
     return answer
+
+
+def of_few_shapes(options: GenerateConfig) -> GenerateConfig:
+    """Nearly the same: fewer tokens at most, and more samples, so that little is compiled."""
+    tokens = max(count for count in TOKENS if count <= options.max_tokens)
+    return replace(options, max_tokens=tokens, samples=round_up(options.samples, SAMPLES))
 
 
 def _blanks(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:

@@ -10,7 +10,9 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
+import asyncio
 import ipaddress
+import logging
 import socket
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -23,6 +25,9 @@ from transformer.config.rules import check_limits
 from transformer.config.settings import Limit
 from transformer.errors import UserError
 from transformer.viewing.limits import Limits
+
+LONGEST_END = 60
+"""Seconds in which what is under way must be finished, once a signal has come."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 """Names of this machine, with which a browser on it may ask."""
@@ -47,6 +52,8 @@ def main(words: list[str]) -> None:
     """Serves what the words of a command line name, until a signal ends it."""
     command = parse_script(ServerCommand, words, "python -m transformer.viewing.server")
     check_limits(command.limits)
+    if command.limits.waiting < command.limits.lines:
+        raise UserError("--waiting must be at least --lines, or some requests could never wait")
     if not command.runs:
         raise UserError("name a run: python -m transformer.viewing.server runs/quickstart")
 
@@ -78,18 +85,28 @@ def main(words: list[str]) -> None:
 
 
 def settings(application, limits: Limits):
-    """Of uvicorn: what is under way at the end is finished."""
+    """Of uvicorn: what is under way at the end is finished, for clients that take it."""
     import uvicorn
+
+    from transformer.viewing.connections import limited
+
+    logging.getLogger("uvicorn.error").addFilter(_is_no_end)
 
     return uvicorn.Config(
         application,
-        http="h11",
+        loop="asyncio",
+        http=limited(limits),
         ws="none",
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=LONGEST_END,
     )
+
+
+def _is_no_end(record: logging.LogRecord) -> bool:
+    """Whether what is to be logged is more than that the end was not waited for (Ctrl-C twice)."""
+    return not (record.exc_info and issubclass(record.exc_info[0], asyncio.CancelledError))
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -97,8 +114,8 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"cannot listen on {host}, port {port} ({reason}): choose others with --host and "
             "--port (0: any that is free)"

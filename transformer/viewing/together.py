@@ -34,7 +34,7 @@ class Together:
 
     async def ask(self, kind: Hashable, texts: Sequence[str]) -> list[Any]:
         """The answer to each text. Raises BusyError, and then none of them is asked."""
-        if len(self.waiting) + len(texts) > self.most_waiting:
+        if len(self._drop_those_who_left()) + len(texts) > self.most_waiting:
             raise BusyError
         loop = asyncio.get_running_loop()
         asked = [_Waiting(kind, text, loop.create_future()) for text in texts]
@@ -50,7 +50,7 @@ class Together:
         """Answers until it is cancelled."""
         while True:
             await self.come.wait()
-            while self.waiting:
+            while self._drop_those_who_left():
                 kind = self.waiting[0].kind
                 batch = [one for one in self.waiting if one.kind == kind][: self.at_once]
                 taken = set(map(id, batch))
@@ -58,11 +58,17 @@ class Together:
                 await self._answer(kind, batch)
             self.come.clear()
 
+    def _drop_those_who_left(self) -> list[_Waiting]:
+        """Those who still wait."""
+        self.waiting = [one for one in self.waiting if not one.future.done()]
+        return self.waiting
+
     async def _answer(self, kind: Hashable, batch: list[_Waiting]) -> None:
         texts = [one.text for one in batch]
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(self.thread, self.answer, kind, texts)
+            answers = [*zip(batch, found, strict=True)]
         except Exception as error:
             for one in batch:
                 if len(batch) > 1:
@@ -70,6 +76,6 @@ class Together:
                 elif not one.future.done():
                     one.future.set_exception(error)
             return
-        for one, answer in zip(batch, found, strict=True):
+        for one, answer in answers:
             if not one.future.done():  # who asked may have gone
                 one.future.set_result(answer)

@@ -20,6 +20,8 @@ let asked = 0;
 
 function offer(run) {
   const kind = KINDS[run.kind];
+  asked++; // an answer that is under way belongs to the run before
+  find("state").textContent = "";
   find("about").textContent = `${run.name}, checkpoint ${run.checkpoint}`;
   find("ask").textContent = kind.ask(run);
   find("go").textContent = kind.go;
