@@ -3,6 +3,7 @@ small models and batches that many tests use."""
 
 import fcntl
 import os
+import signal
 import tempfile
 from contextlib import contextmanager
 from functools import partial
@@ -67,6 +68,10 @@ from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.params import init_params
 from transformer.training.optimizer import hyperparameters
 from transformer.training.step import update
+
+# Where Ctrl-C is ignored, as in a job in the background, commands that are started inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 VOCABULARY = 23
 MOST_MAPPINGS = 30_000

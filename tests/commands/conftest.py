@@ -1,6 +1,5 @@
 """One small corpus and one finished run for all tests that start the real commands."""
 
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +8,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small_run import family_words, run, write_data
-
-# Where Ctrl-C is ignored, as in a job in the background, commands that are started inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
