@@ -8,11 +8,11 @@ import pytest
 from transformer.viewing.together import BusyError, Together
 
 
-def answering(questions, answer, at_once=4, most_waiting=100):
+def answering(questions, answer, sizes=(1, 2, 4), most_waiting=100):
     """What each of the questions (kind, texts) gets, all asked at once."""
 
     async def ask_all():
-        together = Together(answer, at_once, most_waiting)
+        together = Together(answer, sizes, most_waiting)
         worker = asyncio.create_task(together.work())
         asked = (together.ask(*question) for question in questions)
         found = await asyncio.gather(*asked, return_exceptions=True)
@@ -45,7 +45,7 @@ def test_what_comes_while_others_are_answered_waits_and_goes_at_once():
         return texts
 
     async def ask():
-        together = Together(answer, 8, 100)
+        together = Together(answer, (1, 3), 100)
         worker = asyncio.create_task(together.work())
         first = asyncio.create_task(together.ask("a", ["1"]))
         await asyncio.to_thread(begun.wait)
@@ -69,7 +69,9 @@ def test_one_that_fails_fails_alone():
 
 
 def test_more_than_may_wait_is_refused_whole():
-    found = answering([("a", ["1", "2"]), ("a", ["3", "4"]), ("a", ["5"])], lambda _, t: t, 4, 3)
+    found = answering(
+        [("a", ["1", "2"]), ("a", ["3", "4"]), ("a", ["5"])], lambda _, t: t, (1, 2), 3
+    )
     assert isinstance(found[1], BusyError)
     assert [found[0], found[2]] == [["1", "2"], ["5"]]
 
@@ -82,7 +84,7 @@ def test_who_asked_may_go_away():
         return texts
 
     async def ask():
-        together = Together(answer, 1, 100)
+        together = Together(answer, (1,), 100)
         worker = asyncio.create_task(together.work())
         gone = asyncio.create_task(together.ask("a", ["1"]))
         stays = asyncio.create_task(together.ask("a", ["2"]))

@@ -35,8 +35,9 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 FORM = "application/x-www-form-urlencoded"
-AT_ONCE = 64
-"""Texts that are answered together at most."""
+TOGETHER = (1, 4, 16)
+"""Texts that are answered together. A search goes on with a quarter of them when the others are
+done, so that a power of four leads to another."""
 
 LOOK = 0.5
 """Seconds after which it is looked again whether a client is still there."""
@@ -115,7 +116,7 @@ class Interface:
     def __init__(self, runs: Sequence[Served], limits: Limits):
         self.runs, self.limits = {run.name: run for run in runs}, limits
         self.translators = [run for run in runs if run.kind == "translator"]
-        self.together = Together(self._answer, AT_ONCE, limits.waiting)
+        self.together = Together(self._answer, TOGETHER, limits.waiting)
 
     def _answer(self, kind: tuple[str, Options], texts: Sequence[str]) -> list[dict[str, Any]]:
         name, options = kind

@@ -22,12 +22,13 @@ class _Waiting(NamedTuple):
 class Together:
     """Asks `answer` in a thread of its own; what comes meanwhile waits, and then goes at once.
 
-    Questions of one kind go together, `at_once` of them at most, the earliest first. Where they
-    fail together each is asked alone, so that only the one that is to blame fails.
+    Questions of one kind go together, the earliest first, in one of a few `sizes`, 1 among them: a
+    program is compiled for each. Where they fail together each is asked alone, so that only the one
+    that is to blame fails.
     """
 
-    def __init__(self, answer: Answer, at_once: int, most_waiting: int):
-        self.answer, self.at_once, self.most_waiting = answer, at_once, most_waiting
+    def __init__(self, answer: Answer, sizes: Sequence[int], most_waiting: int):
+        self.answer, self.sizes, self.most_waiting = answer, sizes, most_waiting
         self.waiting: list[_Waiting] = []
         self.come = asyncio.Event()
         self.thread = ThreadPoolExecutor(1)
@@ -52,7 +53,8 @@ class Together:
             await self.come.wait()
             while self._drop_those_who_left():
                 kind = self.waiting[0].kind
-                batch = [one for one in self.waiting if one.kind == kind][: self.at_once]
+                batch = [one for one in self.waiting if one.kind == kind]
+                batch = batch[: max(size for size in self.sizes if size <= len(batch))]
                 taken = set(map(id, batch))
                 self.waiting = [one for one in self.waiting if id(one) not in taken]
                 await self._answer(kind, batch)
