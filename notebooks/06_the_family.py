@@ -77,7 +77,7 @@ def train(*words, **others):
     command = [sys.executable, "train.py", *words]
     result = subprocess.run(command, capture_output=True, text=True, env=os.environ | others)
     assert result.returncode == 0, result.stderr
-    print(result.stdout.splitlines()[-1])
+    print(result.stdout.splitlines()[-1].partition(";")[0])
 
 
 def load(run):
