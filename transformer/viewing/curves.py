@@ -45,7 +45,7 @@ def curves(runs: Mapping[str, Sequence[dict]]) -> list[str]:
         if any(field in line for lines in runs.values() for line in lines):
             with matplotlib.rc_context(STYLE | {"svg.hashsalt": field}):
                 figure = Figure(figsize=(5.2, 3), layout="constrained")
-                draw_runs(figure.subplots(), dict(runs), field, title, unit)
+                draw_runs(figure.subplots(), runs, field, title, unit)
                 drawn.append(as_svg(figure, f"{title}, by the number of updates"))
     return drawn
 

@@ -1,6 +1,6 @@
 """Plots of what notebooks and reports show, on axes that the caller made (extra `viewing`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def draw_beam(
 
 
 def draw_runs(
-    axes: Axes, runs: dict[str, Sequence[dict]], field: str, title: str = "", unit: str = ""
+    axes: Axes, runs: Mapping[str, Sequence[dict]], field: str, title: str = "", unit: str = ""
 ) -> None:
     """A field of the metrics of one or several runs against the number of updates."""
     for name, lines in runs.items():

@@ -29,6 +29,9 @@ from transformer.viewing.cost import WATTS, kilowatt_hours, pair_operations, uni
 from transformer.viewing.curves import curves
 
 FOLDER = Path(__file__).parent / "page"
+INLINED = {"style": "css", "attention": "js", "report": "js"}
+"""Files that the page would else need."""
+
 EXAMPLES = 8
 """Of the worst and of the best translations."""
 
@@ -146,10 +149,6 @@ def _typical(tokenizers: Tokenizers, pairs: Pairs) -> list[int]:
     return [*dict.fromkeys(order[len(order) * part // 8] for part in (2, 3, 4))] if order else []
 
 
-INLINED = {"style": "css", "attention": "js", "report": "js"}
-"""Files that the page would else need."""
-
-
 def as_json(value: Any) -> str:
     """JSON that may stand in a script element: nothing in it ends that."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -202,7 +201,7 @@ def costs(seen: Seen) -> Iterator[tuple[str, str]]:
         names = sorted({start.name for start in seen.starts if start.unit == unit})
         yield f"{unit}-hours", f"{spent:.3g} ({', '.join(names)})"
     if hours:
-        assumed = " and ".join(f"{WATTS[unit]} W for a {unit}" for unit in hours if unit in WATTS)
+        assumed = " and ".join(f"{WATTS[unit]} W for a {unit}" for unit in hours)
         yield "energy", f"{kilowatt_hours(hours):.2g} kWh, assuming {assumed}; not measured"
 
 

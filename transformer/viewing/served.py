@@ -29,8 +29,8 @@ SAMPLES = (1, 4, 20)
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 """Samples, and most tokens that are added: for each of them a program is compiled."""
 
-MOST_ANSWERS, MOST_TOKENS = SAMPLES[-1], TOKENS[-1]
-"""Of one text: n-best, samples or words, and tokens that are added to it."""
+MOST = {"samples": SAMPLES[-1], "max_tokens": TOKENS[-1], "words": 20}
+"""That may be asked of one text, besides as many translations as the beam has."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class Served:
                 raise UserError(f"{name!r} cannot be set: {', '.join(self.offered)} can")
         options = replace(self.defaults, **values)
         check_limits(options)
-        limits = {"nbest": self.config.decode.beam_size, "samples": MOST_ANSWERS}
-        for name, most in (limits | {"words": MOST_ANSWERS, "max_tokens": MOST_TOKENS}).items():
+        for name, most in (MOST | {"nbest": self.config.decode.beam_size}).items():
             if getattr(options, name, 0) > most:
                 raise UserError(f"{name} must be at most {most}")
         return options

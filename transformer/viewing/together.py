@@ -55,8 +55,7 @@ class Together:
                 kind = self.waiting[0].kind
                 batch = [one for one in self.waiting if one.kind == kind]
                 batch = batch[: max(size for size in self.sizes if size <= len(batch))]
-                taken = set(map(id, batch))
-                self.waiting = [one for one in self.waiting if id(one) not in taken]
+                self.waiting = [one for one in self.waiting if one not in batch]
                 await self._answer(kind, batch)
             self.come.clear()
 
