@@ -34,14 +34,16 @@ from pathlib import Path
 REPOSITORY = ""  # https://github.com/...
 
 if "google.colab" in sys.modules:
-    assert REPOSITORY, "set REPOSITORY to the address of the repository, then run this cell again"
-    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
-    os.chdir("project")
+    if not Path("train.py").exists():
+        if not Path("project").exists():
+            assert REPOSITORY, "set REPOSITORY to the address of the repository, and run this again"
+            subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
+        os.chdir("project")
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
     extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
-    wanted = ".[notebook" + f",{extra}" * bool(extra) + "]"
+    wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
 
 while not Path("train.py").exists():
@@ -68,6 +70,7 @@ from transformer.model.layers import (
 from transformer.model.params import Attention
 from transformer.viewing.plots import draw_weights
 
+jax.config.update("jax_default_matmul_precision", "highest")  # 32 bits on accelerators too
 np.set_printoptions(precision=3, suppress=True)
 print(f"jax {jax.__version__} on {jax.devices()[0].device_kind}")
 
@@ -182,9 +185,10 @@ print("what a word takes from itself:", np.diag(weights))
 print("what it takes from animal and from street:", weights[3, [0, 2]])
 
 # %% [markdown]
-# Two things go wrong. Every word is most similar to itself, so it stays what it is. And similarity
-# is symmetric: if "it" is to ask "animal", then "animal" has to ask "it" as much. Asking and being
-# asked are different things.
+# Two things go wrong. All words but one are most similar to themselves, so they stay what they are
+# ("crossed", whose numbers are small, becomes animal and street). And similarity is symmetric: if
+# "it" is to ask "animal", then "animal" has to ask "it" as much. Asking and being asked are
+# different things.
 #
 # So each word gets three vectors, by three matrices that are learned: a **query** (what do I look
 # for?), a **key** (what can I be found by?), and a **value** (what do I tell?).
@@ -223,8 +227,9 @@ plt.show()
 
 # %% [markdown]
 # "It" now carries the animal in one sentence and the street in the other. Its row in the second
-# layer differs from its column: asking is not being asked. (A word whose query is zero asks for
-# nothing in particular; its weights are all alike.)
+# layer differs from its column: asking is not being asked. (In the first layer all other words ask
+# for nothing in particular: their queries are zero, their weights all alike, and so each was told a
+# little of the kind. Therefore they too look at the animal or the street in the second.)
 #
 # ## 5. Attention is a soft lookup table
 #
@@ -249,7 +254,8 @@ for factor in sharpness:
 found = np.array(found)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
-left.plot(sharpness, found[:, :3], label=["key 1", "key 2", "key 3"])
+for number, style in enumerate(("-", "-", "--")):
+    left.plot(sharpness, found[:, number], style, label=f"key {number + 1}")
 left.set(xlabel="length of the query", title="weights, the query along key 2")
 left.legend()
 right.plot(sharpness, found[:, 3])
@@ -317,8 +323,8 @@ v = np.array([[1, 0.5, -1], [4, 5, -2], [-3, 2, 2], [1, 1, 6]])
 print("output: the values, averaged by these weights:", weights @ v)
 
 # %% [markdown]
-# (The example scales by 64 although its vectors have three numbers, as if the other 61 were zero.)
-# The function that our models call gives the same:
+# (The example divides by $\sqrt{64}$ although its vectors have three numbers, as if the other 61
+# were zero.) The function that our models call gives the same:
 
 
 # %%
@@ -336,30 +342,34 @@ print("attend:", y[0, 0, 0])
 # %% [markdown]
 # ## 8. Why divide by $\sqrt{d_k}$?
 #
-# The scalar product of two vectors of $d_k$ random numbers of variance 1 has variance $d_k$, which
-# the first lines below count. Without the division the scores of wide heads are so far apart that
-# softmax gives nearly all weight to one key; there its gradient is nearly zero, and nothing is
-# learned.
+# The scalar product of two vectors of $d_k$ independent numbers of mean 0 and variance 1 has
+# variance $d_k$, as is measured below. Undivided, the scores of wide heads lie so far apart that
+# softmax gives nearly all weight to one key, and there its gradient is small: the wider the head,
+# the less is learned. Divided, the gradient is the same at every width.
 
 
 # %%
-def gradient_size(d_k, divided):
-    """The mean size of d weights / d scores for 32 random keys, and the largest weight."""
+def random_scores(d_k):
+    """Of 200 random queries, each for 32 random keys."""
     query, keys = jax.random.split(jax.random.key(d_k))
-    scores = jnp.einsum(
-        "nk,nsk->ns", jax.random.normal(query, (200, d_k)), jax.random.normal(keys, (200, 32, d_k))
-    )
-    if not divided:
-        print(f"d_k = {d_k:5,}: variance of the scores {scores.var():7.1f}")
-    scores = scores / math.sqrt(d_k) if divided else scores
+    queries, keys = jax.random.normal(query, (200, d_k)), jax.random.normal(keys, (200, 32, d_k))
+    return jnp.einsum("nk,nsk->ns", queries, keys)
+
+
+def gradient_size(scores):
+    """The mean size of d weights / d scores, and the mean of the largest weights."""
     slopes = jax.vmap(jax.jacobian(jax.nn.softmax))(scores)
     return jnp.sqrt((slopes**2).sum((1, 2))).mean(), jax.nn.softmax(scores).max(-1).mean()
 
 
 widths = [1, 4, 16, 64, 256, 1024]
+for d_k in widths:
+    print(f"d_k = {d_k:5,}: variance of the scores {random_scores(d_k).var():7.1f}")
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 for name, divided in {"divided by sqrt(d_k)": True, "not divided": False}.items():
-    sizes, largest = zip(*(gradient_size(d_k, divided) for d_k in widths))
+    factors = [math.sqrt(d_k) if divided else 1 for d_k in widths]
+    found = [gradient_size(random_scores(d_k) / factor) for d_k, factor in zip(widths, factors)]
+    sizes, largest = zip(*found)
     left.loglog(widths, sizes, "o-", label=name)
     right.semilogx(widths, largest, "o-", label=name)
     print(f"{name:20} gradient at d_k = 4: {sizes[1]:.3f}, at 1,024: {sizes[-1]:.3f}")
@@ -449,8 +459,9 @@ for name, pair in {"first and last": (0, 3), "the two between": (1, 2)}.items():
     print(f"{name:16} one head: {both.ravel()}  two heads: {two_heads.ravel()}")
 
 # %% [markdown]
-# One head cannot tell the two questions apart, two can. They cost nothing: $h$ heads have $d_k = D
-# / h$ each, so the matrices are of the same size.
+# One head cannot tell the two questions apart, two can. They need no more weights: $h$ heads have
+# $d_k = D / h$ each, so the matrices are of the same size. Below them the weights of the four heads
+# of section 9, whose matrices are random: each looks elsewhere.
 
 # %%
 for count in (1, 4, 16):
@@ -466,8 +477,9 @@ plt.show()
 # ## 12. What it costs
 #
 # Each word looks at each: twice the length is four times the scores. The rest of a layer works on
-# each word alone, so its cost grows with the length. Where the lines cross, attention costs as
-# much as a feed-forward layer of equation 2.
+# each word alone, so its cost grows with the length. As long as a text is short, attention costs
+# less than a feed-forward layer of equation 2; the longer it is, the larger attention's share.
+# (Measured times grow somewhat less than the operations do, as long as there are few of them.)
 
 # %%
 D, F, H = 256, 1024, 4

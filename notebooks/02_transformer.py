@@ -31,14 +31,16 @@ from pathlib import Path
 REPOSITORY = ""  # https://github.com/...
 
 if "google.colab" in sys.modules:
-    assert REPOSITORY, "set REPOSITORY to the address of the repository, then run this cell again"
-    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
-    os.chdir("project")
+    if not Path("train.py").exists():
+        if not Path("project").exists():
+            assert REPOSITORY, "set REPOSITORY to the address of the repository, and run this again"
+            subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
+        os.chdir("project")
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
     extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
-    wanted = ".[notebook" + f",{extra}" * bool(extra) + "]"
+    wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
 
 while not Path("train.py").exists():
@@ -67,6 +69,7 @@ from transformer.model.batch import BOS, EOS, UNK, Batch
 from transformer.model.params import by_name, count_params, init_params, output_layer, unstack
 
 devices.demand("any")  # numbers of 32 bits; what is compiled is kept
+jax.config.update("jax_default_matmul_precision", "highest")  # 32 bits on accelerators too
 np.set_printoptions(precision=3, suppress=True, linewidth=100)
 
 # %% [markdown]
@@ -117,7 +120,11 @@ print("the same as the rows of E:", bool(jnp.array_equal(one_hot @ E, E[jnp.arra
 # ## 3. Figure 1, step by step
 #
 # A small model with random weights, and one sentence pair. The letters: B sentences, S source and
-# T target positions, D width, H heads, V vocabulary, N layers.
+# T target positions, D width, H heads, K width of a head, V vocabulary.
+#
+# The decoder reads the target shifted right (`target_in`: it begins with a token for "begin", and
+# lacks the last), and is to predict the target itself (`target_out`, which ends with one for
+# "end"): at each position the token that comes next.
 
 # %%
 config = ModelConfig(
@@ -202,9 +209,9 @@ print("predict: the same", logits.shape, "logits")
 # ## 4. The residual stream
 #
 # No sublayer replaces x; each adds to it. So there is a straight way from the embeddings to the
-# logits, along which words keep what they are, and gradients come back. How much is left of the
-# embeddings after each layer, with and without the additions? (A model with random weights; the
-# cosine of each position's vector with where it began, averaged.)
+# top, along which gradients come back. How much is left of the embeddings after each layer, with
+# and without the additions? (An encoder with random weights, normalised before each sublayer, of
+# which section 6 says more; the cosine of each position's vector with where it began, averaged.)
 
 # %%
 deep = replace(config, encoder_layers=12, norm="pre")
@@ -259,7 +266,7 @@ figure.colorbar(image, ax=left)
 for dimension in (0, 10, 20, 30):
     right.plot(encoding[:, dimension], label=f"dimension {dimension}")
 right.set(xlabel="position", title="four of the waves")
-right.legend(loc="lower right")
+right.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
@@ -326,9 +333,12 @@ plt.show()
 # ## 6. Post-norm and pre-norm
 #
 # The paper normalises after each addition, LayerNorm(x + Sublayer(x)); most models since do it
-# before the sublayer, x + Sublayer(LayerNorm(x)), and once at the end. The gradients at the start
-# of training say why deep post-norm models need a warm-up: they are largest at the top of the
-# stack and fade towards its foot.
+# before the sublayer, x + Sublayer(LayerNorm(x)), and once at the end. At the start of training the
+# gradients of a deep stack differ: with post-norm they are largest at the top and fade towards the
+# foot, since each normalisation on their way back shrinks them; with pre-norm it is the other way
+# round, and the top layers, which the loss reaches first, get small ones. Xiong et al. (2020,
+# https://arxiv.org/abs/2002.04745) show that for this reason post-norm needs a warm-up of the
+# learning rate, and pre-norm can do without.
 
 
 # %%

@@ -20,8 +20,8 @@
 # changes. Here are both: next words and whole sentences, sampling, blanks, what pre-training is
 # worth, attention that is sparse, and how large the famous ones are.
 #
-# Two small models of the phrasebook's German are trained first, some minutes on two CPU cores; runs
-# that are finished already are only looked at.
+# Two small models of the phrasebook's German are trained first, some ten minutes each on two CPU
+# cores; runs that are finished already are only looked at.
 
 # %% tags=["install"]
 import os
@@ -33,14 +33,16 @@ from pathlib import Path
 REPOSITORY = ""  # https://github.com/...
 
 if "google.colab" in sys.modules:
-    assert REPOSITORY, "set REPOSITORY to the address of the repository, then run this cell again"
-    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
-    os.chdir("project")
+    if not Path("train.py").exists():
+        if not Path("project").exists():
+            assert REPOSITORY, "set REPOSITORY to the address of the repository, and run this again"
+            subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
+        os.chdir("project")
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
     extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
-    wanted = ".[notebook" + f",{extra}" * bool(extra) + "]"
+    wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
 
 while not Path("train.py").exists():
@@ -73,11 +75,16 @@ from transformer.viewing.plots import draw_weights
 
 
 def train(*words, **others):
-    """Trains a run, or goes on with it; shows the last line of what train.py says."""
+    """Trains a run, or goes on with it; shows its validations and the last line."""
     command = [sys.executable, "train.py", *words]
-    result = subprocess.run(command, capture_output=True, text=True, env=os.environ | others)
-    assert result.returncode == 0, result.stderr
-    print(result.stdout.splitlines()[-1].partition(";")[0])
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    training, said = subprocess.Popen(command, env=os.environ | others, **pipes), [""]
+    for line in training.stdout:
+        said.append(line)
+        if line.startswith("update") and ": validation" in line:
+            print(line, end="")
+    assert training.wait() == 0, "".join(said)
+    print(said[-1].partition(";")[0].strip())
 
 
 def load(run):
@@ -133,8 +140,8 @@ for text, ax in zip(beginnings, axes):
 plt.show()
 
 # %% [markdown]
-# After "Der" comes a noun, after "Der Hund" a verb in the third person, after "Die Kinder" one in
-# the plural: to guess the next word well, a model has to learn grammar.
+# After "Der" comes a noun, after "Der Hund" a verb in the third person (or a comma), after "Die
+# Kinder" one in the plural: to guess the next word well, a model has to learn grammar.
 #
 # ## 2. How likely is a sentence?
 #
@@ -174,7 +181,8 @@ for text in (
 # ## 3. Sampling
 #
 # To write, draw a token, append it, and ask again. Logits divided by a temperature below one make
-# likely tokens likelier, and above one all more alike; at zero the likeliest is always taken.
+# likely tokens likelier, and above one all more alike; at zero the likeliest is always taken. (The
+# number above each plot is exp(entropy): so many tokens of equal share would be as uncertain.)
 
 # %%
 logits = predict(config.model, params, Batch(None, tokens_of(tokenizers, "Der Hund")[None], None))[
@@ -185,7 +193,10 @@ for temperature, ax in zip((0.5, 1.0, 2.0), axes):
     shares = np.sort(jax.nn.softmax(logits / temperature))[::-1]
     entropy = -(shares * np.log(np.maximum(shares, 1e-30))).sum()
     ax.bar(range(30), shares[:30])
-    ax.set_title(f"temperature {temperature}, as {np.exp(entropy):.0f} tokens of equal share")
+    ax.set(
+        title=f"temperature {temperature}: {np.exp(entropy):.1f}", xlabel="tokens, likeliest first"
+    )
+axes[0].set_ylabel("probability")
 plt.show()
 
 
@@ -213,6 +224,10 @@ print(
 )
 
 # %% [markdown]
+# What is drawn can be bounded as well: `top_k` leaves the k likeliest tokens in the draw, `top_p`
+# the fewest that make up so much of the probability. Both come after the temperature: at 2 nine
+# tenths are so many tokens that the last texts are no better than those without a bound.
+#
 # The same from the command line: `echo Gestern | python generate.py runs/lm_quickstart
 # --temperature 0.7`.
 #
@@ -235,11 +250,13 @@ figure, axes = plt.subplots(1, 4, figsize=(13, 2.6), layout="constrained")
 for text, [guesses], ax in zip(texts, fill_in(*masked, texts, 6), axes):
     ax.barh([one.word for one in guesses], [one.probability for one in guesses])
     ax.invert_yaxis()
-    ax.set(xlim=(0, 1), title=text)
+    ax.set(xlim=(0, 1), title=text, xlabel="probability")
     ax.title.set_fontsize(8)
 plt.show()
 
 # %% [markdown]
+# (What begins with ## is no word of its own: it goes on with the word before.)
+#
 # The article in front of a noun depends on what comes behind: "Hund" is masculine, "Katze"
 # feminine, "Pferd" neuter. The masked model sees that; the language model, which reads from left to
 # right, has to guess:
@@ -291,13 +308,14 @@ for name, begin in begins.items():
     print(f"begun with {name}: {losses['accuracy']:.1%} of 1,200 test sentences are right\n")
 
 # %% [markdown]
-# (One seed, one learning rate. `python -m benchmarks.pretraining runs/mlm_quickstart` tries several
+# (One seed, one learning rate. `python -m benchmarks.pretraining runs/mlm_notebook` tries several
 # of both.)
 #
 # ## 6. Sparse attention is another mask
 #
 # Every position looking at every other costs the square of the length. GPT-3 lets every second
-# layer look only at a band of the last positions. To `attend` that is nothing but another mask:
+# layer look only at a band of the last positions; "strided" attention (Child et al., 2019) also at
+# every so many-th position before. To `attend` that is nothing but another mask:
 
 # %%
 length, band = 16, 4
@@ -333,7 +351,7 @@ for layer in range(1, 7):
     seen = (reach.astype(int) @ seen) > 0
     print(f"{layer} layers: the last position sees {seen[-1].sum():2} of {length}")
 for long in (1_000, 10_000, 100_000):
-    share = 256 / ((long + 1) / 2)
+    share = (256 * long - 256 * 255 / 2) / (long * (long + 1) / 2)
     print(f"{long:7,} positions: a band of 256 has {share:7.2%} of the pairs that causal ones have")
 
 # %% [markdown]
@@ -372,3 +390,9 @@ print(
     f"12 times its width squared: {12 * gpt3.d_model**2:,}"
 )
 print(f"to train it on 300 billion tokens, at 6 operations a parameter: {operations:.2e}")
+
+# %% [markdown]
+# ## What to read next
+#
+# - `transformer/decoding/generator.py` writes texts, `blanks.py` beside it fills blanks.
+# - README's section on the family has the commands; `docs/benchmarks.md` how these models do.

@@ -13,7 +13,8 @@ FOLDER = Path(__file__).parent
 
 def build(source: Path) -> None:
     notebook = jupytext.read(source)
-    NotebookClient(notebook, timeout=1800, resources={"metadata": {"path": FOLDER}}).execute()
+    where = {"metadata": {"path": FOLDER}}
+    NotebookClient(notebook, timeout=1800, coalesce_streams=True, resources=where).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times of day: noise in every diff
     jupytext.write(notebook, source.with_suffix(".ipynb"))
