@@ -174,7 +174,7 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
 
     whole = encoded(config.data, tokenizers, pairs)
     texts = cut(config.data, whole)
-    plan = plan_to_score(config, texts, rows_multiple=1)
+    plan = plan_to_score(config, texts)
     batches = one_epoch(config, texts, plan)
     losses = losses_of(partial(sentence_sums, config.model), params, batches)
     left_out = f", {plan.left_out:,} left out as empty or too long" if plan.left_out else ""

@@ -123,9 +123,8 @@ def train(command: TrainCommand) -> None:
             cut(config.data, encode_pairs(config.data, tokenizers, split))
             for split in ("train", "validation")
         )
-        rows = mesh.size * config.train.micro_batches
-        plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs, rows)
-        held_out_plan = plan_to_score(config, held_out, mesh.size)
+        plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
+        held_out_plan = plan_to_score(config, held_out)
         validation = list(read_pairs(config.data, "validation")) if translates else []
 
         # The state before: where this run stopped, or the weights of another.
@@ -161,11 +160,10 @@ def train(command: TrainCommand) -> None:
     if progress.plan != plan.digest:
         position = Position(progress.epoch + 1)
         say(
-            "the batches are not those that this run began with (another number of devices, other "
-            "data, or another version of this program): going on with the next epoch, number "
-            f"{position.epoch + 1}"
+            "the batches are not those that this run began with (other data, or another version of "
+            f"this program): going on with the next epoch, number {position.epoch + 1}"
         )
-    step = int(state.step)
+    step, rows = int(state.step), mesh.size * config.train.micro_batches
     shown, of_epoch = (pairs, plan) if draw is None else draw(0)
     say(
         f"run folder  {folder}\n"
@@ -173,7 +171,7 @@ def train(command: TrainCommand) -> None:
         f"model       {count_params(state.params):,} parameters\n"
         f"data        {len(pairs):,} {'pairs' if translates else 'texts'} "
         f"({plan.left_out:,} left out), {of_epoch.batches_per_epoch:,} updates an epoch, "
-        f"{len(plan.buckets)} batch shapes, {plan.padding:.0%} padding\n"
+        f"{len(plan.buckets)} batch shapes, {plan.padding(rows):.0%} padding\n"
         + (f"classes     {', '.join(tokenizers.target.names)}\n" if config.model.classes else "")
         + f"updates     {step:,} of {config.train.steps:,} done, each on about "
         f"{of_epoch.target_tokens(shown) / of_epoch.batches_per_epoch:,.0f} tokens"
@@ -243,7 +241,7 @@ def train(command: TrainCommand) -> None:
 
     # Training.
     stream = (
-        (sharding.shard_batch(mesh, batch), position)
+        (sharding.shard_batch(mesh, batch, config.train.micro_batches), position)
         for batch, position in batches(
             pairs, plan, config.train.seed, position, arrangement(config), draw
         )

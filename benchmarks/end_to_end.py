@@ -85,12 +85,12 @@ def main(words: list[str]) -> None:
     tokenizers = make_tokenizers(config.data)
     config = config.with_vocabularies(*tokenizers.identity)
     pairs = encode_pairs(config.data, tokenizers, "train")
-    plan = make_plan(pairs, config.data, mesh.size * config.train.micro_batches)
+    plan = make_plan(pairs, config.data)
     full = full_batches(mesh, config, plan)
     print(
         f"{machine()}\n{versions('jax')}, {devices.describe()}, {config.model.dtype}\n"
         f"{command.config_file}: {len(pairs):,} pairs, {len(plan.buckets)} batch shapes, "
-        f"{plan.padding:.1%} padding (both sides)"
+        f"{plan.padding(mesh.size):.1%} padding (both sides)"
     )
     update = sharding.jit_update(mesh, config)
     state = sharding.new_state(mesh, config)

@@ -49,7 +49,7 @@ def main(words: list[str]) -> None:
     text, read_seconds = timed(lambda: list(read_pairs(config.data, "train")))
     tokenizers, vocabulary_seconds = timed(make_tokenizers, config.data)
     pairs, encode_seconds = timed(encoded, config.data, tokenizers, text)
-    plan, plan_seconds = timed(make_plan, pairs, config.data, 1)
+    plan, plan_seconds = timed(make_plan, pairs, config.data)
     epochs = [timed(take_epoch, pairs, plan, number)[1] for number in range(command.epochs)]
     epoch = summary(epochs)
 

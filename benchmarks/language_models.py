@@ -131,7 +131,7 @@ def perplexity(model, rows: Iterable[Sequence[str]]) -> float:
 
 def ours_on(config: Config, params, texts: TokenPairs) -> dict[str, str]:
     """Cells of the table."""
-    batches = one_epoch(config, texts, plan_to_score(config, texts, rows_multiple=1))
+    batches = one_epoch(config, texts, plan_to_score(config, texts))
     losses = losses_of(partial(sentence_sums, config.model), params, batches)
     found = next(e for e in estimates(losses) if e.name == "perplexity")
     low, high = found.interval

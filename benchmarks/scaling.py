@@ -228,7 +228,7 @@ def prepare(folder: Path, data: DataConfig) -> Preparation:
     imported = memory_status("VmRSS")
     forget_peak()
     pairs, token_seconds = timed(encode_pairs, data, tokenizers, "train")
-    plan, plan_seconds = timed(make_plan, pairs, data, 1)
+    plan, plan_seconds = timed(make_plan, pairs, data)
     _, epoch_seconds = timed(take_epoch, pairs, plan, 0)
     memory = Memory(imported, memory_status("VmHWM")) if imported else None
     return Preparation(token_seconds, plan_seconds, epoch_seconds, memory)

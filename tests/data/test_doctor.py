@@ -75,16 +75,15 @@ def test_tokens_are_counted_and_tried_in_both_directions():
     data = DataConfig(max_length=40, batch_tokens=400)
     pairs = [*HEALTHY[:20], ("the \u732b", "the cat"), ("a " * 60, "long")]
     tokens = encoded(data, Tokenizers(tokenizer, tokenizer), pairs)
-    plan = make_plan(tokens, data, 1)
+    plan = make_plan(tokens, data)
     lines = list(token_lines(data, Tokenizers(tokenizer, tokenizer), tokens, plan, pairs))
     assert lines[0].startswith(f"{plan.left_out} of 22 pairs are left out")
     [source] = [line for line in lines if line.startswith("source: ")]
     unknown = sum(row.count(3) for row in tokenizer.encode([text for text, _ in pairs]))
     assert f" {unknown:,} unknown tokens" in source and unknown > 0
     assert "do not come back from tokens as they were, such as" in source
-    assert lines[-1] == f"padding: {plan.padding:.1%} of all positions, in {len(plan.buckets)} " + (
-        "batch shapes"
-    )
+    padding = f"padding: {plan.padding():.1%} of all positions"
+    assert lines[-1] == f"{padding}, in {len(plan.buckets)} batch shapes"
 
 
 def test_the_histogram_has_all_sentences():

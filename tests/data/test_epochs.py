@@ -16,7 +16,6 @@ from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 
-ROWS = 2
 """Rows of batches are multiples of it."""
 
 
@@ -51,7 +50,7 @@ def sampled(corpora, tokenizers, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     data = replace(corpora, sampling=0.2)
     pairs = encode_pairs(data, tokenizers, "train")
-    return pairs, *make_epochs(data, tokenizers, 1, pairs, ROWS)
+    return pairs, *make_epochs(data, tokenizers, 1, pairs)
 
 
 def test_every_epoch_shows_the_same_text_in_other_pieces(sampled, tokenizers):
@@ -95,7 +94,7 @@ def test_what_would_be_too_long_stays_in_its_likeliest_pieces(corpora, tokenizer
     data = replace(corpora, sampling=0.2, max_length=max(lengths))
     plain = {tuple(row) for row in tokenizers.source.rows(SENTENCES)}
     pairs = encode_pairs(data, tokenizers, "train")
-    plan, draw = make_epochs(data, tokenizers, 0, pairs, ROWS)
+    plan, draw = make_epochs(data, tokenizers, 0, pairs)
     assert plan.left_out == 0
     for epoch in range(3):
         drawn, of_epoch = draw(epoch)
@@ -121,7 +120,7 @@ def test_the_stream_goes_on_from_any_place_as_if_it_had_not_stopped(sampled, cor
 def test_corpora_are_shown_as_often_as_their_weights_say(corpora, tokenizers, weights):
     data = replace(corpora, train_weights=weights)
     pairs = encode_pairs(data, tokenizers, "train")
-    _, draw = make_epochs(data, tokenizers, 0, pairs, ROWS)
+    _, draw = make_epochs(data, tokenizers, 0, pairs)
     chosen = []
     for epoch in range(3):
         texts, _ = sentences_of(tokenizers, draw(epoch))
@@ -145,5 +144,5 @@ def test_how_often_a_pair_is_shown_depends_on_seed_and_epoch_alone():
 
 
 def test_without_such_settings_nothing_is_drawn(tokenizers):
-    plan, draw = make_epochs(DataConfig(), tokenizers, 0, token_pairs([3, 4], [5, 5]), ROWS)
+    plan, draw = make_epochs(DataConfig(), tokenizers, 0, token_pairs([3, 4], [5, 5]))
     assert draw is None and plan.left_out == 0

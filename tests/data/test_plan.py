@@ -20,7 +20,7 @@ def test_more_buckets_never_pad_more():
     target = np.maximum(1, source + generator.integers(-4, 5, 5000))
     pairs = token_pairs(source, target)
     padding = [
-        make_plan(pairs, DataConfig(num_buckets=n, batch_tokens=2048), 8).padding
+        make_plan(pairs, DataConfig(num_buckets=n, batch_tokens=2048)).padding()
         for n in (1, 2, 4, 8, 12, 24)
     ]
     assert padding == sorted(padding, reverse=True)
@@ -42,8 +42,7 @@ def test_the_second_shape_is_the_best_there_is(lengths):
         return fits.sum() * cost(shape) + (~fits).sum() * cost(longest)
 
     least = min(map(cost_with, itertools.product(*(range(1, n + 1) for n in longest))))
-    # With so few pairs and rows_multiple 1 nothing but padding counts.
-    buckets, _ = plan_buckets(*lengths.T, num_buckets=2, batch_tokens=10**6, rows_multiple=1)
+    buckets, _ = plan_buckets(*lengths.T, num_buckets=2, batch_tokens=10**6)
     # Less still where the pairs that are left are shorter than the longest.
     assert sum(b.rows * cost((b.source_length, b.target_length)) for b in buckets) <= least
 
@@ -51,7 +50,7 @@ def test_the_second_shape_is_the_best_there_is(lengths):
 @given(pair_lengths, st.integers(1, 6))
 def test_every_pair_is_in_a_shape_that_it_fits_into(lengths, num_buckets):
     lengths = np.array(lengths) + 1
-    buckets, bucket_of = plan_buckets(*lengths.T, num_buckets, 10**6, 1)
+    buckets, bucket_of = plan_buckets(*lengths.T, num_buckets, 10**6)
     for pair, number in zip(lengths, bucket_of):
         fitting = [b for b in buckets if pair[0] <= b.source_length and pair[1] <= b.target_length]
         assert buckets[number] in fitting
@@ -61,41 +60,51 @@ def test_every_pair_is_in_a_shape_that_it_fits_into(lengths, num_buckets):
 def test_very_many_lengths_are_planned_as_well():
     generator = np.random.default_rng(0)
     lengths = generator.integers(1, 1000, (2, 20_000))
-    few, many = (plan_buckets(*lengths, n, 10**4, 8)[0] for n in (4, 16))
+    few, many = (plan_buckets(*lengths, n, 10**4)[0] for n in (4, 16))
     assert len(few) == 4
     assert len(many) == 16
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 500), st.integers(1, 8))
-def test_the_last_batch_is_nearly_full(source, target, count, multiple):
-    (bucket,), _ = plan_buckets(np.full(count, source), np.full(count, target), 12, 400, multiple)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 500))
+def test_the_last_batch_is_nearly_full(source, target, count):
+    (bucket,), _ = plan_buckets(np.full(count, source), np.full(count, target), 12, 400)
     batches_needed = -(-count // bucket.rows)
-    assert batches_needed * bucket.rows - count < batches_needed * multiple
-    fullest = 400 // max(source, target) // multiple * multiple
-    assert batches_needed == -(-count // fullest)
+    assert batches_needed * bucket.rows - count < batches_needed
+    assert batches_needed == -(-count // (400 // max(source, target)))
+
+
+@given(pair_lengths, st.integers(1, 16))
+def test_padding_counts_the_rows_that_devices_need(lengths, multiple):
+    pairs = token_pairs(*zip(*lengths, (5, 5)))
+    plan = make_plan(pairs, DataConfig(num_buckets=3, batch_tokens=300))
+    assert 0 <= plan.padding() <= plan.padding(multiple) < 1
+    positions = 0
+    for (rows, source, target), members in zip(plan.buckets, plan.members):
+        rows_of_each = rows + -rows % multiple
+        positions += -(-len(members) // rows) * rows_of_each * (source + target)
+    assert plan.padding(multiple) == pytest.approx(1 - plan.tokens / positions)
 
 
 def test_a_budget_too_small_names_the_settings():
-    with pytest.raises(UserError, match=r"data\.batch_tokens \(100\).*micro_batches.*devices.*168"):
-        make_plan(token_pairs([20], [5]), DataConfig(batch_tokens=100), rows_multiple=8)
+    with pytest.raises(UserError, match=r"data\.batch_tokens \(20\).*a sentence of 21 tokens"):
+        make_plan(token_pairs([20], [5]), DataConfig(batch_tokens=20))
 
 
 @pytest.mark.parametrize("lengths", [([0], [3]), ([3], [0]), ([300], [3]), ([], [])])
 def test_no_usable_pair_is_an_error(lengths):
     with pytest.raises(UserError, match=r"data\.max_length \(256\)"):
-        make_plan(token_pairs(*(np.array(side, int) for side in lengths)), DataConfig(), 1)
+        make_plan(token_pairs(*(np.array(side, int) for side in lengths)), DataConfig())
 
 
 def test_a_pair_of_exactly_the_longest_length_is_used():
     data = DataConfig(max_length=10)
-    assert make_plan(token_pairs([9, 10], [9, 10]), data, 1).left_out == 1
+    assert make_plan(token_pairs([9, 10], [9, 10]), data).left_out == 1
 
 
 def test_a_text_that_is_only_scored_is_planned_whole_whatever_training_leaves_out():
     pairs = token_pairs([3, 200, 0], [4, 150, 2])
     config = Config(data=DataConfig(max_length=10, batch_tokens=64))
-    assert make_plan(pairs, config.data, 1).left_out == 2
-    plan = plan_to_score(config, pairs, 4)
-    assert plan.left_out == 1 and all(bucket.rows % 4 == 0 for bucket in plan.buckets)
+    assert make_plan(pairs, config.data).left_out == 2
+    assert plan_to_score(config, pairs).left_out == 1
     learned = replace(config, model=ModelConfig(positions="learned", max_positions=100))
-    assert plan_to_score(learned, pairs, 1).left_out == 2
+    assert plan_to_score(learned, pairs).left_out == 2

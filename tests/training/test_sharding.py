@@ -74,12 +74,18 @@ def test_gradients_on_four_devices_equal_those_on_one_and_those_of_a_literal_pma
     assert_close(four[1], by_pmap[1], atol=1e-6)
 
 
-def trained(mesh, config, batch, updates=2):
+def updated(mesh, config, batch, updates=2):
     state = sharding.new_state(mesh, config)
     step = sharding.jit_update(mesh, config)
     for _ in range(updates):
-        state, told = step(state, sharding.shard_batch(mesh, batch))
-    return jax.device_get((state.params, told))
+        rows = sharding.shard_batch(mesh, batch, config.train.micro_batches)
+        state, told = step(state, rows)
+    return jax.device_get((state, told))
+
+
+def trained(mesh, config, batch):
+    state, told = updated(mesh, config, batch)
+    return state.params, told
 
 
 def with_dropout(small_config, micro_batches):
@@ -97,10 +103,25 @@ def test_updates_with_dropout_on_four_devices_equal_those_on_one(
     assert_close(four, one, atol=1e-5)
 
 
-def test_batch_that_cannot_be_split_evenly_is_refused(uneven_batch):
-    seven_rows = jax.tree.map(lambda ids: ids[:7], uneven_batch)
-    with pytest.raises(ValueError, match="partitioned 4 times, but the dimension size is 7"):
-        sharding.shard_batch(sharding.make_mesh(), seven_rows)
+@pytest.mark.parametrize("rows, parts, filled", [(7, 1, 8), (8, 1, 8), (3, 2, 8), (1, 3, 12)])
+def test_batches_are_filled_up_to_what_the_devices_need(uneven_batch, rows, parts, filled):
+    few = jax.tree.map(lambda ids: ids[:rows], uneven_batch)
+    spread = sharding.shard_batch(sharding.make_mesh(), few, parts)
+    for ids, original in zip(jax.tree.leaves(spread), jax.tree.leaves(few)):
+        assert ids.shape[0] == filled
+        np.testing.assert_array_equal(ids[:rows], original)
+        assert (np.asarray(ids[rows:]) == PAD).all()
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_rows_that_are_filled_up_change_no_update(small_config, uneven_batch, micro_batches):
+    config = with_dropout(small_config, micro_batches)
+    five = jax.tree.map(lambda ids: ids[:5], uneven_batch)
+    (four, told), (one, told_by_one) = (
+        updated(mesh, config, five, updates=1) for mesh in (sharding.make_mesh(), one_device())
+    )
+    assert_close(told, told_by_one, atol=1e-5)
+    assert_close(four.opt_state.mu, one.opt_state.mu, atol=1e-7)
 
 
 def test_each_device_holds_its_own_rows(uneven_batch):

@@ -90,7 +90,7 @@ def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) ->
     yield from examine(data, read_pairs(data, "train"), others).lines()
     made = tokenizers(data)
     pairs = cut(data, encode_pairs(data, made, "train"))
-    plan = make_plan(pairs, data, config.train.micro_batches)
+    plan = make_plan(pairs, data)
     yield from token_lines(data, made, pairs, plan, sample_of(read_pairs(data, "train")))
 
 
@@ -179,7 +179,7 @@ def token_lines(
             f"not come back from tokens as they were{example}"
         )
         yield from histogram(side, lengths)
-    yield f"padding: {plan.padding:.1%} of all positions, in {len(plan.buckets)} batch shapes"
+    yield f"padding: {plan.padding():.1%} of all positions, in {len(plan.buckets)} batch shapes"
 
 
 def histogram(side: str, lengths: np.ndarray, width: int = 40) -> Iterator[str]:

@@ -57,18 +57,18 @@ class Epochs:
 
 
 def make_epochs(
-    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, rows_multiple: int
+    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs
 ) -> tuple[BatchPlan, Draw | None]:
     """The plan, and what draws each epoch, if one is not like the other. Raises UserError where the
     weights leave nothing to be shown."""
     if not (data.train_weights or data.sampling):
-        return make_plan(pairs, data, rows_multiple), None
+        return make_plan(pairs, data), None
     planned, sides = pairs, ()
     if data.sampling:
         sides = words_of(data, tokenizers, seed, pairs)
         longest = (Bucket(0, data.max_length, data.max_length),)
         planned = _longest(pairs, drawn(sides, reach(longest), (seed, 0, PIECES)))
-    plan = make_plan(planned, data, rows_multiple)
+    plan = make_plan(planned, data)
     sizes = tuple(corpus_sizes(data)) if data.train_weights else ()
     draw = Epochs(data.train_weights, seed, pairs, plan, sizes, sides)
     if not len(draw.numbers(0)):

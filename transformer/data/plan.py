@@ -32,15 +32,17 @@ class Bucket(NamedTuple):
     source_length: int
     target_length: int
 
-    def positions(self, pairs: int) -> np.ndarray:
-        """Source and target positions, padding included, of an epoch of so many pairs."""
-        rows = _ceiling(pairs, self.rows) * self.rows
-        return rows * np.array([self.source_length, self.target_length])
+    def positions(self, pairs: int, rows_multiple: int = 1) -> np.ndarray:
+        """Source and target positions, padding included, of an epoch of so many pairs, where rows
+        are padded to a multiple."""
+        rows = _ceiling(self.rows, rows_multiple) * rows_multiple
+        batches = _ceiling(pairs, self.rows)
+        return batches * rows * np.array([self.source_length, self.target_length])
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Which pair is in which bucket, the same in every epoch."""
+    """Which pair is in which bucket, the same in every epoch, on however many devices."""
 
     buckets: tuple[Bucket, ...]
     """Batch shapes."""
@@ -48,8 +50,17 @@ class BatchPlan:
     """For each bucket the numbers of its pairs."""
     left_out: int
     """Pairs that are too long, or have an empty sentence."""
-    padding: float
-    """Share of the source and target positions of an epoch that hold PAD."""
+    tokens: int
+    """Of source and target of all members, EOS included."""
+
+    def padding(self, rows_multiple: int = 1) -> float:
+        """Share of the source and target positions of an epoch that hold PAD, where rows are padded
+        to a multiple: the number of devices, for each of which there must be as many."""
+        positions = sum(
+            bucket.positions(len(m), rows_multiple).sum()
+            for m, bucket in zip(self.members, self.buckets)
+        )
+        return float(1 - self.tokens / positions)
 
     def target_tokens(self, pairs: TokenPairs) -> int:
         """Tokens of an epoch that are to be predicted at most, EOS included, padding not."""
@@ -68,11 +79,10 @@ class BatchPlan:
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
-def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchPlan:
-    """Sort pairs into buckets whose rows are multiples of `rows_multiple`.
+def make_plan(pairs: TokenPairs, data: DataConfig) -> BatchPlan:
+    """Sort pairs into buckets.
 
-    Raises UserError when no pair is usable, or data.batch_tokens cannot hold `rows_multiple` of
-    the longest.
+    Raises UserError when no pair is usable, or data.batch_tokens cannot hold the longest.
     """
     source, target = pairs.source_lengths, pairs.target_lengths
     usable = np.maximum(source, target) <= data.max_length
@@ -85,13 +95,10 @@ def make_plan(pairs: TokenPairs, data: DataConfig, rows_multiple: int) -> BatchP
             f"data.max_length ({data.max_length}) tokens"
         )
     source, target = source[numbers], target[numbers]
-    buckets, bucket_of = plan_buckets(
-        source, target, data.num_buckets, data.batch_tokens, rows_multiple
-    )
+    buckets, bucket_of = plan_buckets(source, target, data.num_buckets, data.batch_tokens)
     members = tuple(numbers[bucket_of == i] for i in range(len(buckets)))
-    positions = sum(bucket.positions(len(m)).sum() for m, bucket in zip(members, buckets))
     tokens = int(source.sum() + target.sum())
-    return BatchPlan(buckets, members, len(pairs) - len(numbers), 1 - tokens / positions)
+    return BatchPlan(buckets, members, len(pairs) - len(numbers), tokens)
 
 
 def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPlan:
@@ -105,10 +112,10 @@ def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPl
         better &= cost < cheapest
         bucket_of[better], cheapest[better] = index, cost
     members = tuple(numbers[bucket_of == index] for index in range(len(plan.buckets)))
-    return replace(plan, members=members)
+    return replace(plan, members=members, tokens=int(source.sum() + target.sum()))
 
 
-def plan_to_score(config: Config, pairs: TokenPairs, rows_multiple: int) -> BatchPlan:
+def plan_to_score(config: Config, pairs: TokenPairs) -> BatchPlan:
     """A plan with few shapes, for text that is only read: left out are empty sentences, and those
     that are longer than what is trained on and than `decode.max_source_length`, or than learned
     positions reach."""
@@ -118,9 +125,9 @@ def plan_to_score(config: Config, pairs: TokenPairs, rows_multiple: int) -> Batc
     longest = min(longest, max(config.data.max_length, config.decode.max_source_length))
     if config.model.positions == "learned":
         longest = min(longest, config.model.max_positions)
-    tokens = max(config.data.batch_tokens // config.train.micro_batches, rows_multiple * longest)
+    tokens = max(config.data.batch_tokens // config.train.micro_batches, longest)
     shapes = {"max_length": longest, "batch_tokens": tokens, "num_buckets": SHAPES_TO_SCORE}
-    return make_plan(pairs, replace(config.data, **shapes), rows_multiple)
+    return make_plan(pairs, replace(config.data, **shapes))
 
 
 def plan_buckets(
@@ -128,7 +135,6 @@ def plan_buckets(
     target_lengths: np.ndarray,
     num_buckets: int,
     batch_tokens: int,
-    rows_multiple: int,
 ) -> tuple[tuple[Bucket, ...], np.ndarray]:
     """At most `num_buckets` batch shapes with little padding, and the bucket of each pair.
 
@@ -136,19 +142,17 @@ def plan_buckets(
     into, the shape that saves most is added until there are enough. It works on a table of lengths
     (EOS included), so its time hardly grows with the corpus.
 
-    Raises UserError when `rows_multiple` of the longest pair exceed `batch_tokens`.
+    Raises UserError when the longest pair exceeds `batch_tokens`.
     """
     longest = int(max(source_lengths.max(), target_lengths.max()))
-    if rows_multiple * longest > batch_tokens:
+    if longest > batch_tokens:
         raise UserError(
-            f"data.batch_tokens ({batch_tokens}) is too small for {rows_multiple} sentences (train."
-            f"micro_batches times the number of devices) of {longest} tokens: set it to at least "
-            f"{rows_multiple * longest}, or lower data.max_length or train.micro_batches"
+            f"data.batch_tokens ({batch_tokens}) is too small for a sentence of {longest} tokens: "
+            f"set it to at least {longest}, or lower data.max_length"
         )
     table = _LengthTable.of(source_lengths, target_lengths)
-    budget = _Budget(batch_tokens, rows_multiple)
-    choices = [table.buckets(shapes, budget) for shapes in _growing_sets(table, num_buckets)]
-    # Rows are rounded up to `rows_multiple`: in a small corpus, fewer shapes may pad less.
+    choices = [table.buckets(shapes, batch_tokens) for shapes in _growing_sets(table, num_buckets)]
+    # The last batch of a bucket need not be full: in a small corpus, fewer shapes may pad less.
     buckets, bucket_of_cell = min(choices, key=lambda choice: choice.cost)[:2]
     return buckets, bucket_of_cell[table.cells]
 
@@ -159,23 +163,6 @@ class _Buckets(NamedTuple):
     buckets: tuple[Bucket, ...]
     bucket_of_cell: np.ndarray
     cost: int
-
-
-class _Budget(NamedTuple):
-    """What limits the rows of a batch."""
-
-    batch_tokens: int
-    rows_multiple: int
-
-    def rows(self, pairs: int, longest: int) -> int:
-        """Rows of each batch, when `pairs` of at most `longest` tokens a side share a bucket.
-
-        No more than `batch_tokens` allow, and no more than spread the pairs evenly over the batches
-        that they then need: else the last batch of every bucket would be half empty.
-        """
-        most = self.batch_tokens // longest // self.rows_multiple * self.rows_multiple
-        even = _ceiling(pairs, _ceiling(pairs, most))
-        return _ceiling(even, self.rows_multiple) * self.rows_multiple
 
 
 class _LengthTable(NamedTuple):
@@ -194,7 +181,7 @@ class _LengthTable(NamedTuple):
         counts = np.bincount(i * len(target) + j, minlength=len(source) * len(target))
         return cls(source, target, counts.reshape(len(source), len(target)), (i, j))
 
-    def buckets(self, shape_of_cell: np.ndarray, budget: _Budget) -> _Buckets:
+    def buckets(self, shape_of_cell: np.ndarray, batch_tokens: int) -> _Buckets:
         """Those of the cells that share a shape: as long as their longest pairs, no longer."""
         filled = self.counts > 0
         numbers = np.unique(shape_of_cell[filled])
@@ -205,7 +192,7 @@ class _LengthTable(NamedTuple):
             pairs = int(self.counts[members].sum())
             i, j = (int(index.max()) for index in np.nonzero(members))
             lengths = int(self.source[i]), int(self.target[j])
-            buckets.append(Bucket(budget.rows(pairs, max(lengths)), *lengths))
+            buckets.append(Bucket(_rows(pairs, batch_tokens // max(lengths)), *lengths))
             cost += _cost(*buckets[-1].positions(pairs).tolist())
         return _Buckets(tuple(buckets), bucket_of_cell, cost)
 
@@ -241,6 +228,12 @@ def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
             shape_of_cell[inside][gains] = number
             cost_of_cell[inside][gains] = costs[i, j]
         yield shape_of_cell.copy()
+
+
+def _rows(pairs: int, most: int) -> int:
+    """Rows of each batch, when `pairs` share a bucket: at most `most`, and no more than spread the
+    pairs evenly over the batches that they then need, or the last batch would be half empty."""
+    return _ceiling(pairs, _ceiling(pairs, most))
 
 
 def _cost(source: int | np.ndarray, target: int | np.ndarray) -> int | np.ndarray:

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from transformer.config import Config, ModelConfig
-from transformer.model.batch import Batch
+from transformer.model.batch import PAD, Batch
 from transformer.model.params import Params
 from transformer.training.loss import LossSums
 from transformer.training.optimizer import hyperparameters
@@ -78,9 +78,18 @@ def replicate(mesh: Mesh, tree: Tree) -> Tree:
     return jax.jit(lambda tree: tree)(_spread(replicated(mesh), tree))
 
 
-def shard_batch(mesh: Mesh, batch: Batch) -> Batch:
-    """The rows of a batch, the same one in every process, spread over the devices."""
-    return _spread(split_over(mesh), batch)
+def shard_batch(mesh: Mesh, batch: Batch, parts: int = 1) -> Batch:
+    """The rows of a batch, the same one in every process, spread over the devices.
+
+    Each device gets as many rows for each of the parts in which the batch passes through the model:
+    as many as that takes are added, of nothing but PAD. So batches do not depend on the devices.
+    """
+    multiple = mesh.size * parts
+
+    def filled(ids):
+        return np.pad(ids, ((0, -len(ids) % multiple), (0, 0)), constant_values=PAD)
+
+    return _spread(split_over(mesh), jax.tree.map(filled, batch))
 
 
 def _spread(sharding: NamedSharding, tree):

@@ -1,0 +1,73 @@
+"""However many devices and processes train, and whenever their number changes: the same tokens in
+every update, and the same parameters but for rounding."""
+
+import os
+
+import numpy as np
+import pytest
+from small_run import start
+from test_processes import devices, free_port, outputs
+from test_resume import final_state, metrics
+
+STEPS = 40
+
+
+def watched(folder, stop, config, count=1, processes=1):
+    """Trains on `count` devices, or one in each of several processes, up to update `stop` of this
+    start (0: to the end), and adds a digest of what each update read to FOLDER.lines."""
+    port, started = free_port(), []
+    for number in range(processes):
+        together = {
+            "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+            "JAX_NUM_PROCESSES": str(processes),
+            "JAX_PROCESS_ID": str(number),
+        }
+        lines = folder.with_suffix(".lines" if number == 0 else f".{number}")
+        words = [lines, stop, config, "--run", folder, "--train.steps", STEPS]
+        # With a high rate Adam makes much of rounding.
+        words += ["--optimizer.scale", 0.1]
+        words += ["--distributed"] if processes > 1 else []
+        env = os.environ | devices(count) | (together if processes > 1 else {})
+        started.append(start("tests/commands/watched.py", *words, env=env))
+    said = outputs(started)
+    assert [process.returncode for process in started] == [0] * processes, said
+    assert "going on with the next epoch" not in said[0][0]
+    return said[0][0]
+
+
+@pytest.fixture(scope="session")
+def on_one(config, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("same") / "one"
+    watched(folder, 0, config)
+    return folder
+
+
+def assert_same(folder, on_one):
+    assert folder.with_suffix(".lines").read_text() == on_one.with_suffix(".lines").read_text()
+    ours, theirs = final_state(folder), final_state(on_one)
+    for name, array in theirs.items():
+        np.testing.assert_allclose(ours[name], array, atol=2e-4, err_msg=name)
+    for line, expected in zip(metrics(folder), metrics(on_one), strict=True):
+        assert line["step"] == expected["step"]
+        if "loss" in line:
+            assert line["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_devices_train_what_one_trains(config, on_one, tmp_path, count):
+    said = watched(tmp_path / "many", 0, config, count)
+    assert f"devices     {count} x cpu" in said
+    assert_same(tmp_path / "many", on_one)
+
+
+def test_a_run_goes_on_in_the_middle_of_an_epoch_with_other_devices_and_processes(
+    config, on_one, tmp_path
+):
+    folder = tmp_path / "moved"
+    assert "stopped after update 7;" in watched(folder, 7, config)
+    assert "stopped after update 18;" in watched(folder, 11, config, count=4)
+    assert "updates     18 of 40 done" in watched(folder, 0, config, processes=2)
+    assert_same(folder, on_one)
+    assert {line.split(")")[0] for line in folder.with_suffix(".1").read_text().splitlines()} <= {
+        line.split(")")[0] for line in folder.with_suffix(".lines").read_text().splitlines()
+    }
