@@ -5,6 +5,7 @@ Reads in the order in which things happen. Every setting can be changed on the c
 """
 
 import signal
+from typing import NoReturn
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
@@ -13,6 +14,7 @@ from transformer import __version__
 from transformer.commands.command_line import TrainCommand, parse_train
 from transformer.commands.program import run_command
 from transformer.config.files import to_json
+from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config
 
 
@@ -35,6 +37,9 @@ def main(words: list[str]) -> None:
         if command.doctor:
             examine_data(command)
             return
+        if command.replay:
+            replay(command)
+            return
         if processes.is_first():
             until_the_end.enter_context(held(command.run))
         train(command)
@@ -51,6 +56,25 @@ def examine_data(command: TrainCommand) -> None:
     tokenizers = partial(load_tokenizers, home / "tokenizer") if home else make_tokenizers
     for line in diagnosis(command.settings, tokenizers):
         print(line)
+
+
+def replay(command: TrainCommand) -> None:
+    """Prints what was wrong with an update that was skipped, layer by layer."""
+    from transformer.runs.skipped import load_skipped
+    from transformer.training import sharding
+    from transformer.training.replay import norms, replayed
+
+    config = load_run_config(command.run)
+    state, batch = load_skipped(command.run, config, command.replay)
+    mesh = sharding.make_mesh()
+    sums, grads = replayed(mesh, config, sharding.replicate(mesh, state), batch)
+    print(
+        f"update {command.replay:,} of {command.run}: loss {float(sums.loss / sums.tokens):.4g} "
+        f"nats/{config.model.unit}; length of each weight and of its gradient:"
+    )
+    for name, weight, gradient, not_finite in norms(state.params, grads):
+        bad = f"  {not_finite:,} of them no number" if not_finite else ""
+        print(f"  {name:48} {weight:10.3g} {gradient:10.3g}{bad}")
 
 
 def train(command: TrainCommand) -> None:
@@ -70,6 +94,7 @@ def train(command: TrainCommand) -> None:
         make_labels,
         make_tokenizers,
         save_tokenizers,
+        texts_of,
     )
     from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu, bleu_metric
@@ -82,6 +107,7 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.digests import digests
     from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
     from transformer.runs.metrics import Metrics
+    from transformer.runs.skipped import keep_skipped
     from transformer.runs.starts import Start, record_start
     from transformer.training import loop, sharding
     from transformer.training.optimizer import hyperparameters, learning_rate
@@ -89,6 +115,9 @@ def train(command: TrainCommand) -> None:
     from transformer.training.profiling import profiled
     from transformer.training.reporter import Reporter
     from transformer.training.validation import losses_of
+
+    def again() -> str:
+        return shlex.join(["python", *sys.argv])
 
     folder, config = command.run, command.settings
     first = processes.is_first()
@@ -239,13 +268,17 @@ def train(command: TrainCommand) -> None:
         checkpoints.save(state, so_far)
         return_memory()  # what compiling and translating have taken
 
-    # Training.
-    stream = (
-        (sharding.shard_batch(mesh, batch, config.train.micro_batches), position)
-        for batch, position in batches(
-            pairs, plan, config.train.seed, position, arrangement(config), draw
+    def give_up(state, batch) -> NoReturn:
+        keep_skipped(folder, config, state, batch, texts_of(tokenizers, batch))
+        raise UserError(
+            f"{loop.MOST_SKIPPED} updates in a row were skipped; the last of them is kept: look at "
+            f"it with {again()} --replay {int(state.step)}; lower optimizer.scale, lengthen "
+            "optimizer.warmup_steps or set optimizer.clip_norm in a new run"
         )
-    )
+
+    # Training.
+    stream = batches(pairs, plan, config.train.seed, position, arrangement(config), draw)
+    compiled, parts = sharding.jit_update(mesh, config), config.train.micro_batches
     if command.profile and first:
         stream = profiled(stream, folder / "profile")
     checkpoints = Checkpoints(folder, config)
@@ -254,8 +287,9 @@ def train(command: TrainCommand) -> None:
             config.train,
             state,
             stream=stream,
-            update=sharding.jit_update(mesh, config),
+            update=lambda state, batch: compiled(state, sharding.shard_batch(mesh, batch, parts)),
             report=reporter.update,
+            give_up=give_up,
             checkpoint=checkpoint,
             clock=clock,
             should_stop=sharding.agreed(loop.stop_on_signals()),
@@ -272,8 +306,7 @@ def train(command: TrainCommand) -> None:
     checkpoints.close()
 
     if int(state.step) < config.train.steps and not patience.is_out:
-        again = shlex.join(["python", *sys.argv])
-        say(f"stopped after update {int(state.step):,}; continue with: {again}")
+        say(f"stopped after update {int(state.step):,}; continue with: {again()}")
     else:
         if int(state.step) < config.train.steps:
             since = f"{patience.waited} validations ago (train.patience)"

@@ -70,7 +70,8 @@ ALLOWED = {
         "transformer.data.batching",
     },
     "transformer.evaluation": EVERYWHERE | {"transformer.runs.folder"},
-    "transformer.runs": EVERYWHERE | {"transformer.model.params", "transformer.training.step"},
+    "transformer.runs": EVERYWHERE
+    | {"transformer.model.params", "transformer.model.batch", "transformer.training.step"},
     "transformer.interchange": EVERYWHERE
     | {
         "transformer.model",
@@ -146,10 +147,11 @@ def test_the_command_line_and_all_below_it_import_neither_jax_nor_flax():
         assert not {module.split(".")[0] for module in GRAPH[name]} & heavy
 
 
-def test_outside_of_training_only_checkpoints_use_its_state():
+def test_outside_of_training_only_what_keeps_its_state_uses_it():
     users = {name for name in GRAPH if "transformer.training.step" in GRAPH[name]}
     assert {user for user in users if not user.startswith("transformer.training")} == {
-        "transformer.runs.checkpoints"
+        "transformer.runs.checkpoints",
+        "transformer.runs.skipped",
     }
 
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import transformer.runs.checkpoints as checkpoints_module
+from transformer.config import OptimizerConfig
 from transformer.errors import UserError
 from transformer.runs.checkpoints import Checkpoints, Progress, average, load_params, restore
 from transformer.training import sharding
@@ -136,11 +137,21 @@ def test_a_checkpoint_without_a_validation_is_kept_while_it_is_the_newest(tmp_pa
     assert steps_in(tmp_path) == [1, 2, 4]
 
 
-def test_parameters_that_are_not_numbers_are_not_saved(tmp_path, config, state):
-    params = jax.tree.map(lambda leaf: leaf * jnp.nan, state.params)
-    with pytest.raises(UserError, match="update 5 .*optimizer.warmup_steps"):
-        save(tmp_path, config, (at(state, 3), 1.0), (state.replace(params=params, step=5), 1.0))
+@pytest.mark.parametrize("part", ["params", "opt_state"])
+def test_a_state_with_something_that_is_not_a_number_is_not_saved(tmp_path, config, state, part):
+    leaves, tree = jax.tree.flatten(getattr(state, part))
+    spoilt = [*leaves[:-1], leaves[-1].at[(0,) * leaves[-1].ndim].set(jnp.nan)]
+    bad = state.replace(step=5, **{part: jax.tree.unflatten(tree, spoilt)})
+    with pytest.raises(UserError, match="after update 5 .*from the last checkpoint"):
+        save(tmp_path, config, (at(state, 3), 1.0), (bad, 1.0))
     assert steps_in(tmp_path) == [3]
+
+
+def test_the_usual_norm_of_gradients_goes_along(tmp_path, config, state):
+    config = dataclasses.replace(config, optimizer=OptimizerConfig(skip_spikes=10))
+    save(tmp_path, config, (at(state, 3).replace(usual_norm=jnp.float32(1.25)), None))
+    restored, _ = restore(tmp_path, config)
+    assert restored.usual_norm == 1.25
 
 
 def test_saving_behind_a_later_checkpoint_is_an_error(tmp_path, config, state):

@@ -9,23 +9,31 @@ import pytest
 
 from transformer.config import Config, TrainConfig
 from transformer.training import loop
-from transformer.training.step import init_state
+from transformer.training.step import Report, init_state
+
+
+class GivenUpError(Exception):
+    """Raised in the place of an error."""
 
 
 class Recorder:
     """What the loop calls, and a list of its calls in order."""
 
-    def __init__(self, stop_after=None, over_after=None):
+    def __init__(self, stop_after=None, over_after=None, skipped=()):
         self.calls = []
-        self.stop_after, self.over_after = stop_after, over_after
+        self.stop_after, self.over_after, self.skipped = stop_after, over_after, skipped
 
     def update(self, state, batch):
-        self.calls.append(("update", state.step + 1, batch))
-        return state.replace(step=state.step + 1), f"sums {state.step + 1}"
+        step = state.step + 1
+        self.calls.append(("update", step, batch))
+        return state.replace(step=step), Report(f"sums {step}", None, step in self.skipped)
 
-    def report(self, step, sums):
-        assert sums == f"sums {step}"
+    def report(self, step, told):
+        assert told.sums == f"sums {step}"
         self.calls.append(("report", step))
+
+    def give_up(self, state, batch):
+        raise GivenUpError(state.step, batch)
 
     def checkpoint(self, state, position, validate):
         self.calls.append(("checkpoint", state.step, position, validate))
@@ -50,6 +58,7 @@ def run(recorder, first_step=0, clock=None, **settings):
         stream=((f"batch {n}", f"after batch {n}") for n in count(first_step + 1)),
         update=recorder.update,
         report=recorder.report,
+        give_up=recorder.give_up,
         checkpoint=recorder.checkpoint,
         clock=clock or loop.Clock(),
         should_stop=recorder.should_stop,
@@ -198,3 +207,15 @@ def test_the_clock_leaves_out_checkpoints_and_the_time_they_are_given_is_right(t
     clock = loop.Clock()
     run(Slow(), clock=clock, steps=10, validate_every=4)
     assert clock.seconds == 10
+
+
+def test_it_gives_up_when_too_many_updates_one_after_the_other_are_skipped():
+    few = [*range(3, 12), *range(13, 22)]  # nine, one that is not skipped, nine
+    assert run(Recorder(skipped=few), steps=30).step == 30
+    recorder = Recorder(skipped=range(13, 99))
+    with pytest.raises(GivenUpError) as given_up:
+        run(recorder, steps=100)
+    # The state is that of the last of them, and no later one has begun.
+    assert given_up.value.args == (22, "batch 22")
+    assert recorder.of("update")[-1][1] == 22
+    assert recorder.of("report")[-1] == ("report", 22)

@@ -12,8 +12,8 @@ from transformer.training.reporter import Reporter
 from transformer.training.step import Report
 
 
-def told(gradient_norm=1.0, **sums):
-    return Report(LossSums(**sums), gradient_norm)
+def told(gradient_norm=1.0, skipped=False, **sums):
+    return Report(LossSums(**sums), gradient_norm, skipped)
 
 
 @pytest.fixture
@@ -74,13 +74,27 @@ def test_each_report_begins_anew_and_the_last_update_is_reported(reporter, writt
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_loss_that_is_not_a_number_is_an_error_that_names_the_update(reporter, loss):
-    writer = reporter(log_every=100)
-    writer.update(6, told(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
-    with pytest.raises(UserError, match="update 7 .*warmup_steps"):
-        writer.update(7, told(loss=loss, nll=1.0, correct=0.0, tokens=1.0))
+def test_a_validation_loss_that_is_not_a_number_is_an_error_that_names_the_update(reporter, loss):
     with pytest.raises(UserError, match="the validation loss of update 8 is (nan|inf).*scale"):
-        writer.check("validation loss", 8, loss)
+        reporter().check("validation loss", 8, loss)
+
+
+def test_skipped_updates_are_told_of_and_counted_and_in_no_mean(reporter, written, capsys):
+    writer = reporter(log_every=3)
+    good = {"loss": 8.0, "nll": 8.0, "correct": 1.0, "tokens": 4.0}
+    writer.update(1, told(**good))
+    writer.update(2, told(math.nan, True, loss=12.0, nll=12.0, correct=0.0, tokens=4.0))
+    writer.update(3, told(**good, gradient_norm=3.0))
+    [line] = written
+    assert (line["loss"], line["gradient_norm"], line["skipped"]) == (2.0, 2.0, 1)
+    assert "update 2 was skipped: loss 3 nats/token, length of its gradient nan" in (
+        capsys.readouterr().out
+    )
+    nothing = {"loss": math.nan, "nll": 0.0, "correct": 0.0, "tokens": 0.0}
+    for step in (4, 5, 6):
+        writer.update(step, told(math.nan, True, **nothing))
+    assert len(written) == 1 and writer.unreported["skipped"] == 3
+    writer.close()
 
 
 def test_a_validation_is_one_more_line(reporter, written):

@@ -284,3 +284,86 @@ def test_three_updates_give_the_parameters_on_file(small_config, random_batch, c
         np.testing.assert_allclose(
             result[name], value, rtol=1e-4, err_msg=f"{name}\n{HOW_TO_REGENERATE}"
         )
+
+
+def poisoned(step, value):
+    """`apply`, the last number of the last gradient being `value` in that update."""
+
+    def spoil(config, numbers, state, grads, sums):
+        leaves, tree = jax.tree.flatten(grads)
+        there = (-1,) * leaves[-1].ndim
+        bad = jnp.where(state.step == step, value, leaves[-1][there])
+        leaves[-1] = leaves[-1].at[there].set(bad)
+        return apply(config, numbers, state, jax.tree.unflatten(tree, leaves), sums)
+
+    return spoil
+
+
+def kept(state):
+    """All that an update may change but its number."""
+    return state.params, state.opt_state, state.average, state.usual_norm
+
+
+def assert_unchanged(a, b):
+    jax.tree.map(np.testing.assert_array_equal, kept(a), kept(b))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38])
+def test_a_gradient_that_is_no_number_changes_nothing_but_the_step(
+    small_config, random_batch, monkeypatch, value
+):
+    config = quick(small_config(ema_decay=0.5))
+    monkeypatch.setattr("transformer.training.step.apply", poisoned(1, value))
+    compute = partial(jax.jit(partial(update, config.model, 1, 1)), hyperparameters(config))
+    state = start_of(config)
+    state = state.replace(average=state.params)
+    first, told = compute(state, random_batch())
+    assert not told.skipped
+    skipped, told = compute(first, random_batch())
+    assert told.skipped and np.isfinite(told.sums.loss) and not np.isfinite(told.gradient_norm)
+    assert skipped.step == 2
+    assert_unchanged(skipped, first)
+    # The next one is the one that it would have been from there.
+    after, told = compute(skipped, random_batch(seed=2))
+    expected, _ = compute(first.replace(step=jnp.int32(2)), random_batch(seed=2))
+    assert not told.skipped
+    assert_unchanged(after, expected)
+    assert norm_of(jax.tree.map(jnp.subtract, after.params, first.params)) > 0
+
+
+def test_weights_or_batches_that_are_no_numbers_change_nothing(
+    small_config, random_batch, compiled_update
+):
+    config = quick(small_config())
+    state, batch = start_of(config), random_batch()
+    nothing = batch.replace(target_out=jnp.zeros_like(batch.target_out))  # a loss of 0 / 0
+    new, told = compiled_update(config)(state, nothing)
+    assert told.skipped
+    assert_unchanged(new, state)
+    leaves, tree = jax.tree.flatten(state.params)
+    leaves[0] = leaves[0].at[..., 0].set(jnp.nan)
+    spoilt = state.replace(params=jax.tree.unflatten(tree, leaves))
+    new, told = compiled_update(config)(spoilt, batch)
+    assert told.skipped and not np.isfinite(told.sums.loss)
+    assert_unchanged(new, spoilt)
+
+
+def test_a_gradient_much_longer_than_usual_is_skipped_where_that_is_asked_for(
+    small_config, random_batch, monkeypatch
+):
+    config = quick(small_config())
+    config = replace(config, optimizer=replace(config.optimizer, skip_spikes=3.0))
+    state = start_of(config).replace(usual_norm=jnp.float32(0))
+    monkeypatch.setattr("transformer.training.step.apply", poisoned(2, 1e6))
+    compute = partial(jax.jit(partial(update, config.model, 1, 1)), hyperparameters(config))
+    norms = []
+    for step in range(2):
+        state, told = compute(state, random_batch(seed=step))
+        assert not told.skipped
+        norms.append(float(told.gradient_norm))
+    usual = norms[0] + (norms[1] - norms[0]) / 100
+    assert state.usual_norm == pytest.approx(usual, rel=1e-5)
+    new, told = compute(state, random_batch(seed=2))
+    assert told.skipped and told.gradient_norm > 3 * usual
+    assert_unchanged(new, state)
+    assert not compute(new, random_batch(seed=3))[1].skipped

@@ -220,6 +220,9 @@ class OptimizerConfig:
     """Added to the root of Adam's second moment."""
     clip_norm: Number = 0.0
     """Largest global norm of the gradient; 0: no clipping."""
+    skip_spikes: Number = 0.0
+    """Skip an update whose gradient is longer than so many times the usual, such as 10 (as by hand
+    in PaLM; Chowdhery et al., 2022, section 5.1); 0: none but those that are no numbers."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from transformer.data.corpus import read_pairs
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.tokenizer import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from transformer.errors import UserError
+from transformer.model.batch import Batch
 
 LABELS = "labels.json"
 """The file of a classifier's classes."""
@@ -46,6 +47,11 @@ class Labels:
                 )
         return [[ids[label]] for label in labels]
 
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The class of each row of one id; PAD is none."""
+        names = ("", *self.names)
+        return [names[number] for [number] in ids]
+
 
 class Tokenizers(NamedTuple):
     """The tokenizers of the two sides: the same object twice with a shared vocabulary or one side;
@@ -60,6 +66,16 @@ class Tokenizers(NamedTuple):
         digests = f"{self.source.digest} {self.target.digest}"
         digest = hashlib.sha256(digests.encode()).hexdigest()[:16]
         return self.source.vocab_size, self.target.vocab_size, digest
+
+
+def texts_of(tokenizers: Tokenizers, batch: Batch) -> list[str]:
+    """What each row of a batch says: its source, a tab, and what is to be predicted."""
+    sides = (tokenizers.source, batch.source), (tokenizers.target, batch.target_out)
+    texts = [
+        [""] * len(batch.target_out) if ids is None else tokenizer.decode(ids.tolist())
+        for tokenizer, ids in sides
+    ]
+    return ["\t".join(" ".join(text.split()) for text in row) for row in zip(*texts)]
 
 
 def make_tokenizers(data: DataConfig) -> Tokenizers:

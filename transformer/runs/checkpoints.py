@@ -87,10 +87,12 @@ class Checkpoints:
         checkpoints before stay good.
         """
         step = int(state.step)
-        if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params)):
+        held = state.params, state.opt_state, state.average
+        if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(held)):
             raise UserError(
-                f"update {step} left parameters that are not numbers, and was not saved: lower "
-                "optimizer.scale, lengthen optimizer.warmup_steps or set optimizer.clip_norm"
+                f"after update {step} there are parameters that are not numbers, though no update "
+                "has made them so, and nothing was saved: see whether the machine's memory is "
+                "sound; the same command goes on from the last checkpoint"
             )
         items, described = _items(state), asdict(progress)
         with self._explained():
@@ -175,6 +177,8 @@ def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progres
     shapes = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
     if config.train.ema_decay:
         shapes = shapes.replace(average=shapes.params)
+    if config.optimizer.skip_spikes:
+        shapes = shapes.replace(usual_norm=jax.ShapeDtypeStruct((), jnp.float32))
     items, described = read(manager, step, jax.eval_shape(_items, shapes))
     return _join(items["params"], items["optimizer"]), _progress(step, described)
 
@@ -308,14 +312,20 @@ def _optimizer_item(state: TrainState) -> dict:
     model is a moving average, the weights that the next update begins with are here."""
     key = jax.random.key_data(state.key)
     item = {"step": state.step, "opt_state": state.opt_state, "key": key}
-    return item if state.average is None else item | {"params": state.params}
+    if state.average is not None:
+        item["params"] = state.params
+    if state.usual_norm is not None:
+        item["usual_norm"] = state.usual_norm
+    return item
 
 
 def _join(params: Params, optimizer: dict) -> TrainState:
     key = jax.random.wrap_key_data(jnp.asarray(optimizer["key"]))
-    state = TrainState(optimizer["step"], params, optimizer["opt_state"], key)
-    return (
-        state
-        if "params" not in optimizer
-        else state.replace(params=optimizer["params"], average=params)
+    return TrainState(
+        optimizer["step"],
+        optimizer.get("params", params),
+        optimizer["opt_state"],
+        key,
+        params if "params" in optimizer else None,
+        optimizer.get("usual_norm"),
     )

@@ -6,6 +6,7 @@ runs/NAME/
                            classes of a classifier: labels.json
     checkpoints/STEP/      params, optimizer, progress and digests (checkpoints.py)
     damaged/               checkpoints in which something was not what was saved
+    skipped/STEP/          updates that were skipped and ended training (skipped.py)
     starts.jsonl           where and with what it was trained (starts.py)
     metrics.jsonl          one line a report; tensorboard/ has the same, and wandb/ with --wandb
     profile/               what `--profile` saw

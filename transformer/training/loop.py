@@ -5,13 +5,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from transformer.config import TrainConfig
 from transformer.model.batch import Batch
 from transformer.training.step import Report, TrainState
 
 Position = TypeVar("Position")
+
+MOST_SKIPPED = 10
+"""So many updates may be skipped one after the other: more than are in flight, so that the state is
+still the one that the last of them found."""
 
 MAX_IN_FLIGHT = 8
 """Updates dispatched before waiting for the oldest: the device is never idle, nor is the queue long
@@ -61,6 +65,7 @@ def train(
     stream: Iterator[tuple[Batch, Position]],
     update: Callable[[TrainState, Batch], tuple[TrainState, Report]],
     report: Callable[[int, Report], None],
+    give_up: Callable[[TrainState, Batch], NoReturn],
     checkpoint: Callable[[TrainState, Position, bool], None],
     clock: Clock,
     should_stop: Callable[[], bool],
@@ -68,23 +73,29 @@ def train(
 ) -> TrainState:
     """Updates until `settings.steps`, or until `is_over()` or `should_stop()`.
 
-    report(step, told) is called for every update, a few updates late.
+    report(step, told) is called for every update, a few updates late; at once after one that was
+    skipped. give_up(state, batch) is called when `MOST_SKIPPED` were, with the state that the last
+    of them left as it was, but for its step, and with what it read.
     checkpoint(state, position, validate) is called every `validate_every` updates and at the end,
     and, with `validate` false, when the loop is asked to stop in between. `position` is the
     stream's after the last batch used.
     """
-    waiting: deque[tuple[int, Report]] = deque()
-    step = int(state.step)
+    waiting: deque[tuple[int, Report, Batch]] = deque()
+    step, skipped = int(state.step), 0
     while step < settings.steps and not is_over():
         batch, position = next(stream)
         state, told = update(state, batch)
         step += 1
-        waiting.append((step, told))
+        waiting.append((step, told, batch))
         stopping = should_stop()
         validating = step % settings.validate_every == 0 or step == settings.steps
         pausing = stopping or validating
-        while len(waiting) > (0 if pausing else MAX_IN_FLIGHT):
-            report(*waiting.popleft())
+        while len(waiting) > (0 if pausing or skipped else MAX_IN_FLIGHT):
+            number, told, batch = waiting.popleft()
+            report(number, told)
+            skipped = skipped + 1 if told.skipped else 0
+            if skipped == MOST_SKIPPED:
+                give_up(state, batch)
         if pausing:
             with clock.paused():
                 checkpoint(state, position, validating)

@@ -6,10 +6,13 @@ import numpy as np
 import optax
 from flax import struct
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from transformer.config import Config, ModelConfig
 from transformer.model.params import Params
+
+USUAL_UPDATES = 100
+"""Updates that the usual norm of a gradient is a mean of, more or less."""
 
 
 @struct.dataclass
@@ -28,6 +31,7 @@ class Hyperparameters:
     beta_2: Array
     epsilon: Array
     clip_norm: Array
+    skip_spikes: Array | None
     label_smoothing: Array
     r_drop: Array | None
     ema_decay: Array | None
@@ -36,6 +40,7 @@ class Hyperparameters:
 def hyperparameters(config: Config) -> Hyperparameters:
     """Those of a config."""
     settings = vars(config.optimizer) | {
+        "skip_spikes": config.optimizer.skip_spikes or None,
         "steps": config.train.steps,
         "label_smoothing": config.train.label_smoothing,
         "r_drop": config.train.r_drop or None,
@@ -76,6 +81,27 @@ def moving_average(
         return None
     decay = jnp.minimum(numbers.ema_decay, (1 + step) / (10 + step))
     return jax.tree.map(lambda mean, new: new + decay * (mean - new), average, params)
+
+
+def usual_norm(usual: Float[Array, ""] | None, norm: Float[Array, ""]) -> Float[Array, ""] | None:
+    """The mean norm of gradients, the older the less, after one more; 0 before the first."""
+    if usual is None:
+        return None
+    return jnp.where(usual > 0, usual + (norm - usual) / USUAL_UPDATES, norm)
+
+
+def is_usable(
+    numbers: Hyperparameters,
+    usual: Float[Array, ""] | None,
+    norm: Float[Array, ""],
+    loss: Float[Array, ""],
+) -> Bool[Array, ""]:
+    """Whether an update may be made: loss and gradient are numbers, and where `skip_spikes` is set
+    the gradient is not that much longer than usual."""
+    usable = jnp.isfinite(norm) & jnp.isfinite(loss)
+    if usual is None:
+        return usable
+    return usable & ((usual == 0) | (norm <= numbers.skip_spikes * usual))
 
 
 def clipping(numbers: Hyperparameters, norm: Float[Array, ""]) -> Float[Array, ""]:

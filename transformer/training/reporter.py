@@ -18,8 +18,9 @@ from transformer.training.step import Report
 NEW_MODEL = 3
 """So many times what guessing has is more than a new model can have, in nats a token."""
 
-SUMS = (*(field.name for field in fields(LossSums)), "gradient_norm", "updates")
-"""What is added up between reports; the last two are a sum over updates, and their number."""
+SUMS = (*(field.name for field in fields(LossSums)), "gradient_norm", "updates", "skipped")
+"""What is added up between reports; the last three are a sum over updates, their number, and the
+number of those that were skipped, which the others leave out."""
 
 
 class Reporter:
@@ -68,11 +69,18 @@ class Reporter:
         return self.sums | {"seconds": self.clock.seconds - self.since}
 
     def update(self, step: int, told: Report) -> None:
-        """Takes what an update tells. Raises UserError when the loss is not a number."""
-        self.check("loss", step, float(told.sums.loss))
-        added = vars(told.sums) | {"gradient_norm": told.gradient_norm, "updates": 1}
-        for name in SUMS:
-            self.sums[name] += float(added[name])
+        """Takes what an update tells; what a skipped one does is said, and in no mean."""
+        if told.skipped:
+            loss = float(told.sums.loss) / max(float(told.sums.tokens), 1)
+            self.say(
+                f"update {step:,} was skipped: loss {loss:.3g} nats/{self.unit}, length of its "
+                f"gradient {float(told.gradient_norm):.3g}"
+            )
+            self.sums["skipped"] += 1
+        else:
+            added = vars(told.sums) | {"gradient_norm": told.gradient_norm, "updates": 1}
+            for name, value in added.items():
+                self.sums[name] += float(value)
         self.durations.append(self.clock.seconds - self.last_update)
         self.last_update = self.clock.seconds
         self.bar.update(1)
@@ -90,12 +98,15 @@ class Reporter:
 
     def _report(self, step: int) -> None:
         tokens = self.sums["tokens"]
+        if not tokens:  # all were skipped
+            return
         nll = self.sums["nll"] / tokens
         values = {
             "loss": self.sums["loss"] / tokens,
             "perplexity": math.exp(min(nll, 700)),
             "accuracy": self.sums["correct"] / tokens,
             "gradient_norm": self.sums["gradient_norm"] / self.sums["updates"],
+            "skipped": self.sums["skipped"],
             "learning_rate": self.learning_rate(step),
             "tokens_per_second": tokens / max(self.clock.seconds - self.since, 1e-9),
         }

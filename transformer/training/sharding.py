@@ -68,9 +68,10 @@ def new_state(mesh: Mesh, config: Config) -> TrainState:
 
 
 def begun_with(mesh: Mesh, config: Config, state: TrainState, params: Params) -> TrainState:
-    """The state with these parameters to begin with, and with their average where one is kept."""
+    """The state with these parameters to begin with, and with what else the config keeps."""
     average = replicate(mesh, params) if config.train.ema_decay else None
-    return state.replace(params=params, average=average)
+    usual = replicate(mesh, jnp.float32(0)) if config.optimizer.skip_spikes else None
+    return state.replace(params=params, average=average, usual_norm=usual)
 
 
 def replicate(mesh: Mesh, tree: Tree) -> Tree:
@@ -112,7 +113,7 @@ def local_copy(params: Params) -> Params:
 def jit_update(
     mesh: Mesh, config: Config
 ) -> Callable[[TrainState, Batch], tuple[TrainState, Report]]:
-    """`update` compiled for the mesh. Gives up the old state."""
+    """`update` compiled for the mesh, of batches from `shard_batch`. Gives up the old state."""
     copied, model = replicated(mesh), fitted(config.model, mesh.devices.flat[0])
 
     def update_on_mesh(*arguments):

@@ -17,8 +17,10 @@ from transformer.training.optimizer import (
     Hyperparameters,
     adam,
     clipping,
+    is_usable,
     learning_rate,
     moving_average,
+    usual_norm,
 )
 
 
@@ -31,6 +33,7 @@ class TrainState:
     opt_state  Adam's moments and count
     key        the one random key; dropout folds the step into it, so resuming is exact
     average    the moving average of `params` (`train.ema_decay`), or None
+    usual_norm what a gradient's norm usually is (`optimizer.skip_spikes`), or None
     """
 
     step: Array
@@ -38,6 +41,7 @@ class TrainState:
     opt_state: optax.OptState
     key: Array
     average: Params | None = None
+    usual_norm: Array | None = None
 
     @property
     def result(self) -> Params:
@@ -47,10 +51,12 @@ class TrainState:
 
 @struct.dataclass
 class Report:
-    """What an update tells of itself: the sums of its batch, and the norm of the mean gradient."""
+    """What an update tells of itself: the sums of its batch, the norm of the mean gradient, and
+    whether it was skipped."""
 
     sums: LossSums
     gradient_norm: Array
+    skipped: Array
 
 
 def init_state(config: ModelConfig, key: Key[Array, ""]) -> TrainState:
@@ -75,8 +81,7 @@ def update(
     key = jax.random.fold_in(state.key, state.step)
     smoothing, r_drop = numbers.label_smoothing, numbers.r_drop
     grads, sums = gradients(config, parts, state.params, batch, smoothing, key, shards, r_drop)
-    state, norm = apply(config, numbers, state, grads, sums)
-    return state, Report(sums, norm)
+    return apply(config, numbers, state, grads, sums)
 
 
 def gradients(
@@ -127,8 +132,12 @@ def apply(
     state: TrainState,
     grads: Params,
     sums: LossSums,
-) -> tuple[TrainState, Float[Array, ""]]:
-    """The state after an update with the mean gradient a target token, and that gradient's norm."""
+) -> tuple[TrainState, Report]:
+    """The state after an update with the mean gradient a target token.
+
+    Where that cannot be used (`is_usable`) nothing is changed but `step`: selected, since what is
+    no number would be none after a product with zero either.
+    """
     with jax.named_scope("adam"):
         norm = optax.tree.norm(grads) / sums.tokens
         # Not a division, whose results XLA would store for all parameters before Adam reads them.
@@ -139,5 +148,9 @@ def apply(
         updates = jax.tree.map(lambda direction: -rate * direction, directions)
         params = optax.apply_updates(state.params, updates)
         average = moving_average(numbers, state.average, params, state.step + 1)
-    changed = {"params": params, "opt_state": opt_state, "average": average}
-    return state.replace(step=state.step + 1, **changed), norm
+        new = params, opt_state, average, usual_norm(state.usual_norm, norm)
+        usable = is_usable(numbers, state.usual_norm, norm, sums.loss)
+        old = state.params, state.opt_state, state.average, state.usual_norm
+        params, opt_state, average, usual = jax.tree.map(partial(jnp.where, usable), new, old)
+    state = TrainState(state.step + 1, params, opt_state, state.key, average, usual)
+    return state, Report(sums, norm, ~usable)

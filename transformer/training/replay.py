@@ -1,0 +1,62 @@
+"""An update once more, to look at what was wrong with it: the norms of each layer."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from transformer.config import Config
+from transformer.model.batch import Batch
+from transformer.model.params import Params, by_name
+from transformer.training import sharding
+from transformer.training.loss import LossSums
+from transformer.training.optimizer import hyperparameters
+from transformer.training.step import TrainState, gradients
+
+
+class Norms(NamedTuple):
+    """Of one parameter of one layer: its norm, that of its mean gradient, and how many numbers of
+    that gradient are none."""
+
+    name: str
+    weight: float
+    gradient: float
+    not_finite: int
+
+
+def replayed(
+    mesh: Mesh, config: Config, state: TrainState, batch: Batch
+) -> tuple[LossSums, Params]:
+    """What the update after this state computes of a batch: the sums, and the mean gradient."""
+    model, parts = sharding.fitted(config.model, mesh.devices.flat[0]), config.train.micro_batches
+    numbers = hyperparameters(config)
+    compute = jax.jit(partial(gradients, model, parts, shards=mesh.size))
+    grads, sums = compute(
+        state.params,
+        sharding.shard_batch(mesh, batch, parts),
+        numbers.label_smoothing,
+        jax.random.fold_in(state.key, state.step),
+        r_drop=numbers.r_drop,
+    )
+    return sums, jax.tree.map(lambda gradient: gradient / sums.tokens, grads)
+
+
+def norms(params: Params, grads: Params) -> list[Norms]:
+    """Of every parameter, of each layer by itself, in the order of `by_name`."""
+    found = []
+    for (name, weight), gradient in zip(by_name(params).items(), by_name(grads).values()):
+        stacked = ".layers." in name
+        for number in range(len(weight) if stacked else 1):
+            w, g = (leaf[number] if stacked else leaf for leaf in (weight, gradient))
+            found.append(
+                Norms(
+                    f"{name}, layer {number + 1}" if stacked else name,
+                    float(jnp.linalg.norm(w)),
+                    float(jnp.linalg.norm(g)),
+                    int(np.sum(~np.isfinite(g))),
+                )
+            )
+    return found
