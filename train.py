@@ -67,7 +67,7 @@ def replay(command: TrainCommand) -> None:
     config = load_run_config(command.run)
     state, batch = load_skipped(command.run, config, command.replay)
     mesh = sharding.make_mesh()
-    sums, grads = replayed(mesh, config, sharding.replicate(mesh, state), batch)
+    sums, grads = replayed(mesh, config, sharding.spread(mesh, config, state), batch)
     print(
         f"update {command.replay:,} of {command.run}: loss {float(sums.loss / sums.tokens):.4g} "
         f"nats/{config.model.unit}; length of each weight and of its gradient:"
@@ -172,13 +172,14 @@ def train(command: TrainCommand) -> None:
 
     # The state on all devices.
     if resuming:
-        state = sharding.replicate(mesh, state)
+        state = sharding.spread(mesh, config, state)
     else:
         state, progress = sharding.new_state(mesh, config), Progress(plan=plan.digest)
     if tuning:
         if config.data.vocabulary != earlier.data.vocabulary:  # other classes, or the first
             weights = with_classifier(weights, state.params.classifier)
-        state = sharding.begun_with(mesh, config, state, sharding.replicate(mesh, weights))
+        weights = sharding.spread(mesh, config, weights)
+        state = sharding.begun_with(mesh, config, state, weights)
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
     if processes.count() > 1:
         data = digests({"pairs": vars(pairs)}, {"vocabulary": config.data.vocabulary})
@@ -237,12 +238,13 @@ def train(command: TrainCommand) -> None:
 
     def validate(state) -> dict[str, float]:
         held_out_batches = one_epoch(config, held_out, held_out_plan)
-        losses = losses_of(sentence_sums, state.result, held_out_batches)
+        params = sharding.whole(mesh, state.result)
+        losses = losses_of(sentence_sums, params, held_out_batches)
         reporter.check("validation loss", int(state.step), losses.loss[0])
         scores, outputs = losses.scores, []
         if translates:
-            params = sharding.local_copy(state.result)
-            translator = make_translator(validation_config, params, tokenizers)
+            local = sharding.local_copy(params)
+            translator = make_translator(validation_config, local, tokenizers)
             outputs = translate(translator, [source for source, _ in validation])
             references = [target for _, target in validation]
             scores["bleu"] = bleu(outputs, references, config.data.target)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from transformer.decoding.translator import search_batch
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.params import Params, init_params
 from transformer.training import sharding
-from transformer.training.step import init_state
+from transformer.training.step import state_shapes
 from transformer.viewing.cost import pair_operations
 
 
@@ -47,7 +46,7 @@ def floor_seconds(model: ModelConfig, sentences: int, beam: int, most: Ceilings)
 
 def traced_update(mesh: Mesh, config: Config, batch: Batch) -> jax.stages.Traced:
     """An update as train.py has it, not yet compiled; no weight is made."""
-    state = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
+    state = state_shapes(config)
     update = sharding.jit_update(mesh, config)
     return update.func.trace(*update.args, state, batch)
 

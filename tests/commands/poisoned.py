@@ -17,7 +17,7 @@ import train
 from transformer.training import replay, sharding, step
 
 what, first, last, *words = sys.argv[1:]
-apply, update, gradients = step.apply, sharding.update, step.gradients
+apply, next_gradients = step.apply, step.next_gradients
 
 
 def spoilt(tree):
@@ -35,21 +35,26 @@ def apply_spoilt(config, numbers, state, grads, sums):
     return apply(config, numbers, state, chosen(state, spoilt(grads), grads), sums)
 
 
-def update_spoilt(config, parts, shards, numbers, state, batch):
-    if what == "weights":
-        state = state.replace(params=chosen(state, spoilt(state.params), state.params))
-    if what == "data":
-        empty = jax.tree.map(jnp.zeros_like, batch)
-        batch = chosen(state, batch.replace(target_out=empty.target_out), batch)
-    return update(config, parts, shards, numbers, state, batch)
+def weights_spoilt(config, numbers, state, grads, sums):
+    state, told = apply(config, numbers, state, grads, sums)
+    return state.replace(params=chosen(state, spoilt(state.params), state.params)), told
 
 
-def gradients_spoilt(*arguments, **named):
-    grads, sums = gradients(*arguments, **named)
+def of_nothing(config, parts, shards, numbers, state, batch):
+    empty = jax.tree.map(jnp.zeros_like, batch)
+    batch = chosen(state, batch.replace(target_out=empty.target_out), batch)
+    return next_gradients(config, parts, shards, numbers, state, batch)
+
+
+def replayed_spoilt(*arguments):
+    grads, sums = next_gradients(*arguments)
     return spoilt(grads), sums
 
 
 if what == "gradient":
-    step.apply, replay.gradients = apply_spoilt, gradients_spoilt
-sharding.update = update_spoilt
+    sharding.apply, replay.next_gradients = apply_spoilt, replayed_spoilt
+if what == "weights":
+    sharding.apply = weights_spoilt
+if what == "data":
+    sharding.next_gradients = of_nothing
 train.run_command(lambda _: train.main(words))

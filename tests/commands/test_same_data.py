@@ -10,9 +10,12 @@ from test_processes import devices, free_port, outputs
 from test_resume import final_state, metrics
 
 STEPS = 40
+WIDE = ["--model.d-model", 128, "--model.d-ff", 256]
+"""A model with arrays that are worth splitting."""
+SPLIT = [*WIDE, "--train.shard-state"]
 
 
-def watched(folder, stop, config, count=1, processes=1):
+def watched(folder, stop, config, *more, count=1, processes=1):
     """Trains on `count` devices, or one in each of several processes, up to update `stop` of this
     start (0: to the end), and adds a digest of what each update read to FOLDER.lines."""
     port, started = free_port(), []
@@ -23,7 +26,7 @@ def watched(folder, stop, config, count=1, processes=1):
             "JAX_PROCESS_ID": str(number),
         }
         lines = folder.with_suffix(".lines" if number == 0 else f".{number}")
-        words = [lines, stop, config, "--run", folder, "--train.steps", STEPS]
+        words = [lines, stop, config, "--run", folder, "--train.steps", STEPS, *more]
         # With a high rate Adam makes much of rounding.
         words += ["--optimizer.scale", 0.1]
         words += ["--distributed"] if processes > 1 else []
@@ -42,6 +45,13 @@ def on_one(config, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def wide_on_one(config, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("same") / "wide"
+    watched(folder, 0, config, *WIDE)
+    return folder
+
+
 def assert_same(folder, on_one):
     assert folder.with_suffix(".lines").read_text() == on_one.with_suffix(".lines").read_text()
     ours, theirs = final_state(folder), final_state(on_one)
@@ -55,7 +65,7 @@ def assert_same(folder, on_one):
 
 @pytest.mark.parametrize("count", [2, 8])
 def test_devices_train_what_one_trains(config, on_one, tmp_path, count):
-    said = watched(tmp_path / "many", 0, config, count)
+    said = watched(tmp_path / "many", 0, config, count=count)
     assert f"devices     {count} x cpu" in said
     assert_same(tmp_path / "many", on_one)
 
@@ -68,6 +78,16 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch_with_other_devices_and_processe
     assert "stopped after update 18;" in watched(folder, 11, config, count=4)
     assert "updates     18 of 40 done" in watched(folder, 0, config, processes=2)
     assert_same(folder, on_one)
+    # Both processes read the same batches; the other one only as long as it took part.
     assert {line.split(")")[0] for line in folder.with_suffix(".1").read_text().splitlines()} <= {
         line.split(")")[0] for line in folder.with_suffix(".lines").read_text().splitlines()
     }
+
+
+def test_checkpoints_go_between_states_that_are_split_and_copied(config, wide_on_one, tmp_path):
+    folder = tmp_path / "split"
+    watched(folder, 7, config, *SPLIT, count=4)
+    watched(folder, 4, config, *WIDE, count=2)
+    watched(folder, 4, config, *SPLIT, count=2)
+    watched(folder, 0, config, *SPLIT, processes=2)
+    assert_same(folder, wide_on_one)

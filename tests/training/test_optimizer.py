@@ -66,7 +66,7 @@ def ours(config, gradients):
     params, state = START, optax.scale_by_adam().init(START)
     for step, gradient in enumerate(gradients, start=1):
         gradient = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradient)
-        directions, state = adam(numbers).update(gradient, state)
+        directions, state = adam(numbers, state, gradient, jnp.array(True))
         rate = learning_rate(config.model, numbers, step)
         params = jax.tree.map(lambda p, d, rate=rate: p - rate * d, params, directions)
     return params

@@ -1,5 +1,6 @@
 """One device, four devices, and a literal jax.pmap: the same gradients."""
 
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType
 
+from benchmarks.hlo import executed, parse
 from transformer.config import Config, OptimizerConfig
 from transformer.model.batch import PAD
 from transformer.training import sharding
-from transformer.training.step import gradients, init_state
+from transformer.training.step import gradients, init_state, state_shapes
 
 ROWS = 8
 
@@ -133,7 +135,7 @@ def test_each_device_holds_its_own_rows(uneven_batch):
 def test_update_gives_up_its_old_state_and_no_other(small_config, uneven_batch):
     mesh, config = sharding.make_mesh(), with_dropout(small_config, 1)
     original = first_state(config)
-    params = sharding.replicate(mesh, original.params)
+    params = sharding.spread(mesh, config, original.params)
     state = sharding.new_state(mesh, config).replace(params=params)
     step = sharding.jit_update(mesh, config)
     new, _ = step(state, sharding.shard_batch(mesh, uneven_batch))
@@ -183,3 +185,103 @@ def test_a_model_is_computed_as_its_device_likes_it(
     model = sharding.fitted(small_model(), device)
     assert (model.recompute, model.accelerator) == (recompute, accelerator)
     assert sharding.fitted(small_model(recompute=True), device).recompute
+
+
+# ---------------------------------------------------------------- a state that is split
+
+
+def split_config(small_config, **settings):
+    """With arrays that are worth splitting."""
+    model = {"d_model": 128, "d_ff": 512, "source_vocab_size": 512, "target_vocab_size": 512}
+    config = small_config(model={"dropout": 0.3, **model}, shard_state=True, **settings)
+    optimizer = OptimizerConfig(warmup_steps=10, scale=0.1, skip_spikes=5)
+    return Config(config.model, config.data, optimizer, config.train)
+
+
+def copied(config):
+    return replace(config, train=replace(config.train, shard_state=False))
+
+
+def program(config, batch):
+    """An update on all devices, compiled."""
+    mesh = sharding.make_mesh()
+    update = sharding.jit_update(mesh, config)
+    shapes = jax.tree.map(lambda ids: jax.ShapeDtypeStruct(ids.shape, ids.dtype), batch)
+    return update.func.lower(*update.args, state_shapes(config), shapes).compile()
+
+
+def size_of(tree):
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def test_nearly_all_of_a_state_is_split_and_none_of_it_along_its_layers(small_config):
+    mesh, config = sharding.make_mesh(), split_config(small_config, ema_decay=0.5)
+    state = sharding.new_state(mesh, config)
+    arrays = jax.tree.leaves((state.params, state.opt_state, state.average))
+    on_one = sum(leaf.addressable_data(0).nbytes for leaf in arrays)
+    assert on_one < 1.05 * size_of(arrays) / mesh.size
+    for leaf in jax.tree.leaves(state.params.encoder.layers):
+        assert leaf.sharding.shard_shape(leaf.shape)[0] == len(leaf)
+    assert_close(jax.device_get(state.params), first_state(config).params, atol=0)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_updates_of_a_split_state_equal_those_of_a_copied_one(
+    small_config, uneven_batch, micro_batches
+):
+    config = split_config(small_config, micro_batches=micro_batches, ema_decay=0.5)
+    mesh = sharding.make_mesh()
+    ours, told = updated(mesh, config, uneven_batch, updates=3)
+    theirs, told_there = updated(mesh, copied(config), uneven_batch, updates=3)
+    assert_close(told, told_there, atol=1e-5)
+    assert_close(ours.opt_state, theirs.opt_state, atol=1e-6)
+    assert_close((ours.params, ours.average), (theirs.params, theirs.average), atol=1e-4)
+    assert ours.usual_norm == pytest.approx(theirs.usual_norm, rel=1e-5)
+
+
+def test_a_split_state_takes_its_share_of_memory_and_each_weight_travels_twice(
+    small_config, uneven_batch
+):
+    """Each split parameter is gathered once, and its gradient summed once, but for that of a table
+    of embeddings: once for each of its three uses, or made of gathered states instead."""
+    config = split_config(small_config)
+    shapes = state_shapes(config)
+    parameters = size_of(shapes.params)
+    places = jax.tree.leaves(sharding.layout(sharding.make_mesh(), config, shapes.params))
+    split_ones = [
+        leaf
+        for leaf, place in zip(jax.tree.leaves(shapes.params), places)
+        if not place.is_fully_replicated
+    ]
+    split, whole = (program(c, uneven_batch) for c in (config, copied(config)))
+    share = split.memory_analysis().argument_size_in_bytes
+    assert share < 1.1 * whole.memory_analysis().argument_size_in_bytes / jax.device_count()
+    most = 1.01 * parameters + 2 * size_of(shapes.params.embedding)
+    gathered, summed, others = traffic(split)
+    assert gathered == size_of(split_ones) > 0.95 * parameters
+    assert summed < most and not others
+    gathered, summed, others = traffic(whole)
+    assert parameters <= summed < most and not gathered and not others
+
+
+def traffic(compiled):
+    """Bytes of parameters gathered, bytes summed over devices, and what else travels."""
+    gathered, summed, others = 0, 0, []
+    for _, line, times in executed(parse(compiled.as_text())):
+        kind, size = line.opcode.removesuffix("-start"), sum(shape.size for shape in line.shapes)
+        if kind == "all-reduce":
+            summed += times * size
+        elif kind == "all-gather" and "sharding_constraint" in line.scope:
+            gathered += times * size
+        elif kind in ("all-to-all", "collective-permute", "reduce-scatter"):
+            others.append(line)
+    return gathered, summed, others
+
+
+def test_a_whole_copy_of_what_is_split_and_no_copy_of_what_is_whole(small_config):
+    mesh, config = sharding.make_mesh(), split_config(small_config)
+    params = sharding.new_state(mesh, config).params
+    whole = sharding.whole(mesh, params)
+    assert all(leaf.is_fully_replicated for leaf in jax.tree.leaves(whole))
+    assert_close(sharding.local_copy(whole), first_state(config).params, atol=0)
+    assert sharding.whole(mesh, whole) is whole

@@ -244,6 +244,9 @@ class TrainConfig:
     (Polyak and Juditsky, 1992); 0: with the last ones."""
     micro_batches: Positive = 1
     """Parts in which a batch passes through the model before one update (gradient accumulation)."""
+    shard_state: bool = False
+    """Split parameters and Adam's moments over the devices, instead of keeping all on each (ZeRO;
+    Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054)."""
     log_every: Positive = 100
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000

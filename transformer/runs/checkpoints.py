@@ -34,7 +34,7 @@ from transformer.runs.checkpoint_files import (
     read,
 )
 from transformer.runs.digests import digests
-from transformer.training.step import TrainState, init_state
+from transformer.training.step import TrainState, state_shapes
 
 NAMES = ("best", "last", "average", "average-best")
 
@@ -95,13 +95,14 @@ class Checkpoints:
                 "sound; the same command goes on from the last checkpoint"
             )
         items, described = _items(state), asdict(progress)
+        found = digests_of(state, progress)
         with self._explained():
             saved = self.manager.save(
                 step,
                 args=ocp.args.Composite(
                     **{name: as_tree(item) for name, item in items.items()},
                     progress=ocp.args.JsonSave(described),
-                    digests=ocp.args.JsonSave(digests_of(state, progress) if self.first else {}),
+                    digests=ocp.args.JsonSave(found),
                 ),
                 metrics=progress.scores or None,
             )
@@ -174,12 +175,7 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
 
 
 def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
-    shapes = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
-    if config.train.ema_decay:
-        shapes = shapes.replace(average=shapes.params)
-    if config.optimizer.skip_spikes:
-        shapes = shapes.replace(usual_norm=jax.ShapeDtypeStruct((), jnp.float32))
-    items, described = read(manager, step, jax.eval_shape(_items, shapes))
+    items, described = read(manager, step, jax.eval_shape(_items, state_shapes(config)))
     return _join(items["params"], items["optimizer"]), _progress(step, described)
 
 

@@ -122,12 +122,12 @@ def check_still_there(folder: Path) -> None:
 def identity(config: Config) -> dict[str, object]:
     """The settings that make a run what it is, by name.
 
-    How its output is decoded and where raw files lie may change.
+    How its output is decoded, where raw files lie and how the state lies on devices may change.
     """
     return {
         name: value
         for name, value in by_name(config).items()
-        if not name.startswith("decode.") and name != "data.manual_dir"
+        if not name.startswith("decode.") and name not in ("data.manual_dir", "train.shard_state")
     }
 
 

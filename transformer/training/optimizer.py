@@ -1,5 +1,7 @@
 """Adam and the learning-rate schedule of section 5.3."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,9 +69,25 @@ def learning_rate(
     return numbers.scale * rate * cooldown
 
 
-def adam(numbers: Hyperparameters) -> optax.GradientTransformation:
-    """The direction of Adam's update, to be multiplied by minus the learning rate."""
-    return optax.scale_by_adam(numbers.beta_1, numbers.beta_2, numbers.epsilon)
+def adam(
+    numbers: Hyperparameters,
+    state: optax.ScaleByAdamState,
+    gradient: Any,
+    usable: Bool[Array, ""],
+) -> tuple[Any, optax.ScaleByAdamState]:
+    """The direction of an update, to be multiplied by minus the learning rate, and Adam's state
+    after it; the state as it was where the gradient is not usable.
+
+    As optax.scale_by_adam, but for the selection in its middle: after it XLA would compute moments
+    twice, once to keep them and once for the direction.
+    """
+    mu = optax.tree.update_moment(gradient, state.mu, numbers.beta_1, 1)
+    nu = optax.tree.update_moment_per_elem_norm(gradient, state.nu, numbers.beta_2, 2)
+    new = optax.ScaleByAdamState(optax.safe_increment(state.count), mu, nu)
+    state = optax.tree.where(usable, new, state)
+    mean = optax.tree.bias_correction(state.mu, numbers.beta_1, state.count)
+    square = optax.tree.bias_correction(state.nu, numbers.beta_2, state.count)
+    return jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + numbers.epsilon), mean, square), state
 
 
 def moving_average(

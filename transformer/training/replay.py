@@ -14,7 +14,7 @@ from transformer.model.params import Params, by_name
 from transformer.training import sharding
 from transformer.training.loss import LossSums
 from transformer.training.optimizer import hyperparameters
-from transformer.training.step import TrainState, gradients
+from transformer.training.step import TrainState, next_gradients
 
 
 class Norms(NamedTuple):
@@ -32,15 +32,9 @@ def replayed(
 ) -> tuple[LossSums, Params]:
     """What the update after this state computes of a batch: the sums, and the mean gradient."""
     model, parts = sharding.fitted(config.model, mesh.devices.flat[0]), config.train.micro_batches
-    numbers = hyperparameters(config)
-    compute = jax.jit(partial(gradients, model, parts, shards=mesh.size))
-    grads, sums = compute(
-        state.params,
-        sharding.shard_batch(mesh, batch, parts),
-        numbers.label_smoothing,
-        jax.random.fold_in(state.key, state.step),
-        r_drop=numbers.r_drop,
-    )
+    compute = jax.jit(partial(next_gradients, model, parts, mesh.size))
+    batch = sharding.shard_batch(mesh, batch, parts)
+    grads, sums = compute(hyperparameters(config), state, batch)
     return sums, jax.tree.map(lambda gradient: gradient / sums.tokens, grads)
 
 

@@ -9,7 +9,7 @@ from flax import struct
 from jax import Array
 from jaxtyping import Float, Key
 
-from transformer.config import ModelConfig
+from transformer.config import Config, ModelConfig
 from transformer.model.batch import Batch
 from transformer.model.params import Params, init_params
 from transformer.training.loss import LossSums, loss_sums
@@ -66,6 +66,15 @@ def init_state(config: ModelConfig, key: Key[Array, ""]) -> TrainState:
     return TrainState(jnp.int32(0), params, optax.scale_by_adam().init(params), dropout_key)
 
 
+def state_shapes(config: Config) -> TrainState:
+    """A state without its arrays: their shapes, those that only some configs keep included."""
+    shapes = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
+    return shapes.replace(
+        average=shapes.params if config.train.ema_decay else None,
+        usual_norm=jax.ShapeDtypeStruct((), jnp.float32) if config.optimizer.skip_spikes else None,
+    )
+
+
 def update(
     config: ModelConfig,
     parts: int,
@@ -78,10 +87,22 @@ def update(
 
     The batch passes through the model in `parts`, each spread over `shards` devices.
     """
+    grads, sums = next_gradients(config, parts, shards, numbers, state, batch)
+    return apply(config, numbers, state, grads, sums)
+
+
+def next_gradients(
+    config: ModelConfig,
+    parts: int,
+    shards: int,
+    numbers: Hyperparameters,
+    state: TrainState,
+    batch: Batch,
+) -> tuple[Params, LossSums]:
+    """What the next update is made of: gradients of the summed loss, and the sums."""
     key = jax.random.fold_in(state.key, state.step)
     smoothing, r_drop = numbers.label_smoothing, numbers.r_drop
-    grads, sums = gradients(config, parts, state.params, batch, smoothing, key, shards, r_drop)
-    return apply(config, numbers, state, grads, sums)
+    return gradients(config, parts, state.params, batch, smoothing, key, shards, r_drop)
 
 
 def gradients(
@@ -143,14 +164,14 @@ def apply(
         # Not a division, whose results XLA would store for all parameters before Adam reads them.
         share = clipping(numbers, norm) / sums.tokens
         mean = jax.tree.map(lambda gradient: gradient * share, grads)
-        directions, opt_state = adam(numbers).update(mean, state.opt_state)
+        usable = is_usable(numbers, state.usual_norm, norm, sums.loss)
+        directions, opt_state = adam(numbers, state.opt_state, mean, usable)
         rate = learning_rate(config, numbers, state.step + 1)
         updates = jax.tree.map(lambda direction: -rate * direction, directions)
         params = optax.apply_updates(state.params, updates)
         average = moving_average(numbers, state.average, params, state.step + 1)
-        new = params, opt_state, average, usual_norm(state.usual_norm, norm)
-        usable = is_usable(numbers, state.usual_norm, norm, sums.loss)
-        old = state.params, state.opt_state, state.average, state.usual_norm
-        params, opt_state, average, usual = jax.tree.map(partial(jnp.where, usable), new, old)
+        new = params, average, usual_norm(state.usual_norm, norm)
+        old = state.params, state.average, state.usual_norm
+        params, average, usual = optax.tree.where(usable, new, old)
     state = TrainState(state.step + 1, params, opt_state, state.key, average, usual)
     return state, Report(sums, norm, ~usable)
