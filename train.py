@@ -5,6 +5,7 @@ Reads in the order in which things happen. Every setting can be changed on the c
 """
 
 import signal
+import sys
 from typing import NoReturn
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -13,6 +14,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 from transformer import __version__
 from transformer.commands.command_line import TrainCommand, parse_train
 from transformer.commands.program import run_command
+from transformer.commands.verify_resume import verify_resume
 from transformer.config.files import to_json
 from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config
@@ -22,6 +24,10 @@ def main(words: list[str]) -> None:
     command = parse_train(words)
     if command.print_config:
         print(to_json(command.settings), end="")
+        return
+
+    if command.verify_resume:
+        verify_resume(sys.argv[0], words, command.run, print)
         return
 
     # Slow imports come after the command line has been understood.
@@ -80,7 +86,6 @@ def replay(command: TrainCommand) -> None:
 def train(command: TrainCommand) -> None:
     """Trains in a run folder that is ours, together with all processes that have joined."""
     import shlex
-    import sys
     from dataclasses import asdict, replace
 
     from transformer.data.batching import Position, arrangement, batches, one_epoch

@@ -15,7 +15,9 @@ def test_it_translates_and_scores_whatever_jax_is_told_about_64_bits(undisturbed
     beginning = f"""
 from pathlib import Path
 from transformer.data.corpus import read_pairs
+from transformer.runs.folder import load_run_config
 run = Path({str(undisturbed)!r})
+config = load_run_config(run)
 """
     result = subprocess.run(
         [sys.executable, "-c", "".join([beginning, *cells])],

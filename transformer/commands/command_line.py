@@ -55,6 +55,9 @@ class TrainCommand:
     doctor: bool = False
     """Examine the data instead of training: what is empty, twice, too long, of another script, in
     the test set too, unknown to the vocabulary. Trains the vocabulary, and changes nothing else."""
+    verify_resume: bool = False
+    """Instead of training, prove with these settings, on this machine, that stopping changes
+    nothing: the first 40 updates, once without a stop and once killed and stopped."""
     replay: Count = 0
     """The number of an update that was skipped and kept: compute it again, and show the norms of
     all weights and of their gradients."""
