@@ -69,9 +69,14 @@ ALLOWED = {
         "transformer.data.vocabularies",
         "transformer.data.batching",
     },
-    "transformer.evaluation": EVERYWHERE | {"transformer.runs.folder"},
+    "transformer.evaluation": EVERYWHERE | {"transformer.machine.disk"},
     "transformer.runs": EVERYWHERE
-    | {"transformer.model.params", "transformer.model.batch", "transformer.training.step"},
+    | {
+        "transformer.machine.disk",
+        "transformer.model.params",
+        "transformer.model.batch",
+        "transformer.training.step",
+    },
     "transformer.interchange": EVERYWHERE
     | {
         "transformer.model",

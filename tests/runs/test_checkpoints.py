@@ -20,6 +20,7 @@ import transformer.runs.checkpoints as checkpoints_module
 from transformer.config import OptimizerConfig
 from transformer.errors import UserError
 from transformer.runs.checkpoints import Checkpoints, Progress, average, load_params, restore
+from transformer.runs.folder import create_run, kept_settings
 from transformer.training import sharding
 from transformer.training.step import init_state
 
@@ -104,7 +105,8 @@ def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, stat
     restored = sharding.spread(sharding.make_mesh(), config, restored)
     assert_same(plain(restored), plain(at(state, 7)))
     assert jax.random.uniform(restored.key) == jax.random.uniform(state.key)
-    assert progress == Progress(epoch=1, batch=7, seconds=2.5, scores=scores_of(12.5))
+    saved = Progress(epoch=1, batch=7, seconds=2.5, scores=scores_of(12.5))
+    assert progress == dataclasses.replace(saved, settings=kept_settings(config))
     assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(restored))
 
 
@@ -266,6 +268,27 @@ def test_what_is_mixed_from_two_checkpoints_is_damaged(tmp_path, config, state, 
     shutil.rmtree(folder / "6" / item)
     shutil.copytree(folder / "3" / item, folder / "6" / item)
     assert int(restore(tmp_path, config)[0].step) == 3
+
+
+def test_a_config_that_has_changed_since_is_named_with_what_it_was(tmp_path, config, state):
+    create_run(tmp_path, config)
+    save(tmp_path, config, (at(state, 3), 5.0))
+    path = tmp_path / "config.json"
+    text = path.read_text()
+    for before, after in (
+        (f'"dropout": {config.model.dropout}', '"dropout": 0.25'),
+        ('"manual_dir": ""', '"manual_dir": "elsewhere"'),
+        ('"alpha": 0.6', '"alpha": 1.0'),
+    ):
+        assert text.count(before) == 1
+        path.write_text(text.replace(before, after))
+        for load in (restore, partial(load_params, checkpoint="last")):
+            if "dropout" in before:
+                refusal = r"checkpoint 3 .*: model.dropout was 0.\d+ and is 0.25 there: put it back"
+                with pytest.raises(UserError, match=refusal):
+                    load(tmp_path, config)
+            else:
+                load(tmp_path, config)
 
 
 @pytest.mark.usefixtures("two_saved")

@@ -1,7 +1,6 @@
 """The run folder: made once, taken up again by the same config, and by no other."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from transformer.runs.folder import (
     held,
     load_run_config,
     take_up_run,
-    write_text,
 )
 
 
@@ -105,24 +103,6 @@ def test_no_folder_is_held_where_something_else_is(tmp_path):
         with pytest.raises(UserError, match="--run"), held(path):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_text_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "file"
-    write_text(path, "before")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "after \ud800")
-    assert path.read_text() == "before"
-
-
-def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")  # as write does, which names no file
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="config.json") as refusal:
-        write_text(tmp_path / "config.json", "{}")
-    assert refusal.value.filename == str(tmp_path / "config.json.tmp")
 
 
 def test_a_run_that_is_gone_is_told_of(tmp_path, config):

@@ -34,7 +34,7 @@ def test_a_full_disk_is_named_with_the_metrics_file(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("json.dumps", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError) as refusal:
         metrics.write(line(1))
     metrics.close()

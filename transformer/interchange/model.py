@@ -53,7 +53,7 @@ def load_translator(folder: Path, checkpoint: str = "best", config: Config | Non
 def save_run(folder: Path, model: Model) -> None:
     """A run folder, which translates, and which others can begin with (--from)."""
     save_tokenizers(model.tokenizers, folder / "tokenizer")
-    save_params(folder, model.params)
+    save_params(folder, model.config, model.params)
     (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
 
 

@@ -1,5 +1,6 @@
 """Orbax's folder of checkpoints: how it is opened and read, what is kept in it, what is damaged."""
 
+import asyncio
 import json
 import logging
 import math
@@ -17,6 +18,7 @@ import orbax.checkpoint as ocp
 
 from transformer.config import TrainConfig
 from transformer.errors import UserError
+from transformer.machine.disk import sync, sync_tree
 from transformer.runs.digests import difference, digests
 
 for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
@@ -83,6 +85,24 @@ def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
     if not steps:
         raise UserError(f"{run} has no checkpoint yet: train.py saves one after each validation")
     return manager, steps
+
+
+class OnDisk(ocp.path.atomicity.AtomicRenameTemporaryPath):
+    """A checkpoint gets its name, and Orbax deletes those that it replaces, when it is on disk."""
+
+    async def finalize(self) -> None:
+        """Orbax writes the last of it just before it renames it: to another temporary name here."""
+        final = self._final_path
+        self._final_path = final.with_name(f"{self.get().name}-written")
+        await super().finalize()
+        await asyncio.to_thread(_to_disk, Path(self._final_path), Path(final))
+        self._final_path = final
+
+
+def _to_disk(written: Path, final: Path) -> None:
+    sync_tree(written)
+    written.rename(final)
+    sync(final.parent)
 
 
 def as_tree(item: Any) -> ocp.args.PyTreeSave:

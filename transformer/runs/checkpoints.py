@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from warnings import warn
@@ -23,6 +23,7 @@ from transformer.model.params import Params, init_params
 from transformer.runs.checkpoint_files import (
     DamageError,
     NewestAndBest,
+    OnDisk,
     any_score,
     as_tree,
     files_in,
@@ -34,6 +35,7 @@ from transformer.runs.checkpoint_files import (
     read,
 )
 from transformer.runs.digests import digests
+from transformer.runs.folder import check_settings, kept_settings
 from transformer.training.step import TrainState, state_shapes
 
 NAMES = ("best", "last", "average", "average-best")
@@ -52,6 +54,7 @@ class Progress:
     scores        on the validation set, by name; none for a checkpoint saved without a validation
     unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
     best, waited  the merit of the best validation so far, and validations since (`Patience`)
+    settings      those of the run (`kept_settings`), put there when it is saved
     """
 
     epoch: int = 0
@@ -62,6 +65,7 @@ class Progress:
     unreported: dict[str, float] = field(default_factory=dict)
     best: float | None = None
     waited: int = 0
+    settings: dict[str, object] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -69,6 +73,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, config: Config):
         self.folder = folder.absolute() / "checkpoints"
+        self.settings = kept_settings(config)
         self.first = jax.process_index() == 0  # the one that writes what is no array
         self.manager = open_checkpoints(
             self.folder,
@@ -77,6 +82,7 @@ class Checkpoints:
                 preservation_policy=NewestAndBest(config.train),
                 enable_async_checkpointing=True,
                 cleanup_tmp_directories=True,
+                temporary_path_class=OnDisk,
             ),
         )
 
@@ -94,6 +100,7 @@ class Checkpoints:
                 "has made them so, and nothing was saved: see whether the machine's memory is "
                 "sound; the same command goes on from the last checkpoint"
             )
+        progress = replace(progress, settings=self.settings)
         items, described = _items(state), asdict(progress)
         found = digests_of(state, progress)
         with self._explained():
@@ -129,12 +136,15 @@ class Checkpoints:
             ) from error
 
 
-def save_params(folder: Path, params: Params) -> None:
+def save_params(folder: Path, config: Config, params: Params) -> None:
     """A checkpoint of parameters alone, at step 0, of a model that comes from elsewhere: enough to
     translate, and to begin with (--from)."""
-    progress, items = asdict(Progress()), {"params": params}
+    progress, items = asdict(Progress(settings=kept_settings(config))), {"params": params}
     found = digests(items, progress | {"step": 0})
-    at_once = ocp.CheckpointManagerOptions(enable_async_checkpointing=False)  # copies nothing
+    at_once = ocp.CheckpointManagerOptions(
+        enable_async_checkpointing=False,  # copies nothing
+        temporary_path_class=OnDisk,
+    )
     with closing(open_checkpoints(folder.absolute() / "checkpoints", at_once)) as manager:
         try:
             manager.save(
@@ -164,6 +174,7 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
             except DamageError as error:
                 errors.append(error)
                 continue
+            check_settings(folder, step, progress.settings)
             for error in errors:
                 _move_aside(folder, error)
             return state, progress
@@ -200,6 +211,8 @@ def _progress(step: int, described: dict) -> Progress:
         numbers += [] if progress.best is None else [progress.best]
         if not all(type(number) is float for number in numbers):
             raise ValueError("seconds or a score is not a number")
+        if type(progress.settings) is not dict:
+            raise ValueError("settings is no object")
     except (TypeError, ValueError, AttributeError) as error:
         raise DamageError(step, first_line(error)) from error
     return progress
@@ -242,6 +255,7 @@ def _load_params(
         for step in steps:
             try:
                 progress = _progress(step, read(manager, step, {})[1])
+                check_settings(folder, step, progress.settings)
                 scores[step] = merit(progress.scores, config.train.best_by)
             except DamageError as error:
                 damaged.append(error)

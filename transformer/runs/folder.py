@@ -16,14 +16,15 @@ runs/NAME/
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
 from transformer.config.settings import by_name, differing_fields
-from transformer.errors import UserError, naming
+from transformer.errors import UserError
+from transformer.machine.disk import sync, sync_tree, write_text
 
 try:
     import fcntl
@@ -70,7 +71,9 @@ def create_run(folder: Path, config: Config) -> None:
     """Makes a folder a run. It comes last: where a config stands, the vocabulary does too."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        sync_tree(folder / "tokenizer")
         write_text(folder / "config.json", to_json(config))
+        sync(folder.parent)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
 
@@ -131,6 +134,34 @@ def identity(config: Config) -> dict[str, object]:
     }
 
 
+def kept_settings(config: Config) -> dict[str, object]:
+    """What each checkpoint keeps of the settings: those of its run's identity that are not as by
+    default. Where raw files lie may change, for the plan and the vocabulary tell them."""
+    default = by_name(Config())
+    kept = {
+        name: value
+        for name, value in identity(config).items()
+        if value != default[name] and not name.endswith("_files")
+    }
+    return json.loads(json.dumps(kept))
+
+
+def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
+    """Raises UserError when config.json has changed since a checkpoint was saved that kept these
+    settings."""
+    path = folder / "config.json"
+    if not kept or not path.exists():  # of an early version, or aside from its run
+        return
+    there, default = kept_settings(load_run_config(folder)), by_name(Config())
+    for name in sorted(there.keys() | kept.keys()):
+        before, now = (settings.get(name, default.get(name)) for settings in (kept, there))
+        if before != now:
+            raise UserError(
+                f"{path} is not what checkpoint {step} was saved with: {name} was {before!r} and "
+                f"is {now!r} there: put it back"
+            )
+
+
 def take_up_run(folder: Path, config: Config) -> None:
     """Makes sure that `config` is the run's; its `decode` settings replace the run's.
 
@@ -148,11 +179,3 @@ def take_up_run(folder: Path, config: Config) -> None:
             "use the same settings to go on with it, or another folder with --run"
         )
     write_text(folder / "config.json", to_json(config))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    with naming(temporary):
-        temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

@@ -6,7 +6,8 @@ from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 
-from transformer.errors import UserError, naming
+from transformer.errors import UserError
+from transformer.machine.disk import append_text, write_text
 from transformer.runs.boards import Board
 
 
@@ -20,8 +21,7 @@ class Metrics:
 
     def write(self, values: Mapping[str, float]) -> None:
         """Adds a line; `values` has the step."""
-        with naming(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+        append_text(self.path, json.dumps(values) + "\n")
         for board in self.boards:
             board.write(values)
 
@@ -57,7 +57,4 @@ def _is_number(value: object) -> bool:
 def _keep(path: Path, step: int) -> None:
     """Drops the lines that the updates after a restored checkpoint will write again."""
     kept = [values for values in read_metrics(path.parent) if values["step"] <= step]
-    temporary = path.with_suffix(".tmp")
-    with naming(temporary):
-        temporary.write_text("".join(json.dumps(v) + "\n" for v in kept), encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, "".join(json.dumps(values) + "\n" for values in kept))

@@ -9,7 +9,8 @@ from typing import Literal
 
 from transformer.config.rules import check_limits
 from transformer.config.settings import Count, Number, Positive
-from transformer.errors import UserError, naming
+from transformer.errors import UserError
+from transformer.machine.disk import append_text
 
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "sentencepiece", "numpy")
 
@@ -35,9 +36,8 @@ class Start:
 def record_start(folder: Path, start: Start, program: str) -> None:
     """Adds a line, with the versions of this program and of its libraries."""
     versions = {"program": program} | {name: version(name) for name in LIBRARIES}
-    path = folder / "starts.jsonl"
-    with naming(path), path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(start) | {"versions": versions}) + "\n")
+    line = json.dumps(asdict(start) | {"versions": versions})
+    append_text(folder / "starts.jsonl", f"{line}\n")
 
 
 def read_starts(folder: Path) -> list[Start]:

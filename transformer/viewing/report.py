@@ -21,8 +21,8 @@ from transformer.evaluation.details import (
     word_for_word,
     worst_and_best,
 )
+from transformer.machine.disk import write_text
 from transformer.model.params import Params
-from transformer.runs.folder import write_text
 from transformer.runs.starts import Start
 from transformer.viewing.attention import AttentionMap, attention_maps
 from transformer.viewing.cost import WATTS, kilowatt_hours, pair_operations, unit_hours
