@@ -29,6 +29,9 @@ def main(words: list[str]) -> None:
     if command.verify_resume:
         verify_resume(sys.argv[0], words, command.run, print)
         return
+    if command.plan is not None:
+        show_plan(command)
+        return
 
     # Slow imports come after the command line has been understood.
     from contextlib import ExitStack
@@ -64,6 +67,37 @@ def examine_data(command: TrainCommand) -> None:
         print(line)
 
 
+def show_plan(command: TrainCommand) -> None:
+    """Prints what training will take: on these devices, or on others that are not there."""
+    from transformer.data.batching import sample
+    from transformer.data.corpus import check_corpora
+    from transformer.data.epochs import make_epochs
+    from transformer.data.token_store import cut, encode_pairs
+    from transformer.data.vocabularies import load_tokenizers, make_tokenizers
+    from transformer.machine import devices
+    from transformer.machine.targets import mesh_of
+    from transformer.training import sharding
+    from transformer.training.forecast import forecast
+
+    meshes = [(name, *mesh_of(name)) for name in command.plan]
+    devices.demand("any" if meshes else command.device)
+    if not meshes:
+        meshes = [(devices.describe(), None, sharding.make_mesh())]
+
+    check_corpora(command.settings.data)
+    home = command.run if has_checkpoints(command.run) else command.from_run
+    data = command.settings.data
+    tokenizers = load_tokenizers(home / "tokenizer", data) if home else make_tokenizers(data)
+    config = command.settings.with_vocabularies(*tokenizers.identity)
+    pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train"))
+    plan, _ = make_epochs(config.data, tokenizers, config.train.seed, pairs)
+    samples = [(sample(config, bucket), count) for bucket, count in plan.counts]
+    for name, target, mesh in meshes:
+        print(f"{name}, {config.model.dtype}, {mesh.size} devices")
+        for line in forecast(config, mesh, target, samples):
+            print(line)
+
+
 def replay(command: TrainCommand) -> None:
     """Prints what was wrong with an update that was skipped, layer by layer."""
     from transformer.runs.skipped import load_skipped
@@ -88,7 +122,14 @@ def train(command: TrainCommand) -> None:
     import shlex
     from dataclasses import asdict, replace
 
-    from transformer.data.batching import Position, arrangement, batches, one_epoch
+    from transformer.data.batching import (
+        Position,
+        arrangement,
+        batches,
+        first_uses,
+        one_epoch,
+        sample,
+    )
     from transformer.data.corpus import check_corpora, read_pairs
     from transformer.data.epochs import make_epochs
     from transformer.data.first_look import first_look
@@ -105,6 +146,7 @@ def train(command: TrainCommand) -> None:
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_memory
+    from transformer.machine.memory import free_memory
     from transformer.model.params import count_params, with_classifier
     from transformer.runs.boards import open_boards
     from transformer.runs.checkpoint_files import merit
@@ -118,6 +160,7 @@ def train(command: TrainCommand) -> None:
     from transformer.training.optimizer import hyperparameters, learning_rate
     from transformer.training.patience import Patience
     from transformer.training.profiling import profiled
+    from transformer.training.programs import Updates
     from transformer.training.reporter import Reporter
     from transformer.training.validation import losses_of
 
@@ -285,16 +328,20 @@ def train(command: TrainCommand) -> None:
 
     # Training.
     stream = batches(pairs, plan, config.train.seed, position, arrangement(config), draw)
-    compiled, parts = sharding.jit_update(mesh, config), config.train.micro_batches
     if command.profile and first:
         stream = profiled(stream, folder / "profile")
+    over = step >= config.train.steps or patience.is_out
+    shapes = [] if over else first_uses(plan, config.train.seed, position)
+    updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
+    if updates.told:
+        say(f"memory      {updates.told}")
     checkpoints = Checkpoints(folder, config)
     try:
         state = loop.train(
             config.train,
             state,
             stream=stream,
-            update=lambda state, batch: compiled(state, sharding.shard_batch(mesh, batch, parts)),
+            update=updates,
             report=reporter.update,
             give_up=give_up,
             checkpoint=checkpoint,
@@ -307,6 +354,7 @@ def train(command: TrainCommand) -> None:
             checkpoints.close()
         raise
     finally:
+        updates.close()
         reporter.close()
         if metrics:
             metrics.close()

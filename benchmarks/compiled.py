@@ -5,7 +5,8 @@
 
 Needs x86 Linux and pip install -e '.[plan]' (the compilers for NVIDIA's GPUs and for TPUs, some 3
 GB), best in a virtual environment of its own; no accelerator, no driver. Targets: those of
-targets.py, with a number of devices (h100:8) or a topology (v5e:2x2) behind a colon.
+transformer/machine/targets.py, with a number of devices (h100:8) or a topology (v5e:2x2) behind a
+colon.
 
 A program is compiled as train.py and translate.py have it for such devices, for full batches:
 as many sentences of `length` tokens as make `tokens` target tokens, all vocabularies as large as
@@ -18,17 +19,6 @@ that ignores starting kernels, and that none reaches what is printed on the box.
 updates in docs/benchmarks.md took 1.3 to 1.5 times as long. Kernels are not the ones that a GPU
 would get: which is quickest, XLA finds out by trying, and here it cannot.
 """
-
-import os
-
-# Neither a driver nor other machines are there to be asked.
-os.environ |= {
-    "JAX_PLATFORMS": "cpu",
-    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # none is opened
-}
 
 import time
 from collections import Counter
@@ -46,7 +36,6 @@ from jax.sharding import Mesh, SingleDeviceSharding
 
 from benchmarks.hlo import COLLECTIVES, Product, Program, executed, moved, parse, products
 from benchmarks.measure import full_batch, table, versions
-from benchmarks.targets import Target, mesh_of
 from benchmarks.work import traced_update
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
@@ -58,6 +47,7 @@ from transformer.decoding.ensemble import Ensemble, proceed
 from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search
 from transformer.errors import UserError
+from transformer.machine.targets import Target, mesh_of
 from transformer.model.cached_decoder import decoding_params
 from transformer.model.params import init_params
 

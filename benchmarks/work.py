@@ -14,10 +14,10 @@ from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import search_batch
 from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.operations import pair_operations
 from transformer.model.params import Params, init_params
 from transformer.training import sharding
 from transformer.training.step import state_shapes
-from transformer.viewing.cost import pair_operations
 
 
 def step_operations(model: ModelConfig, sentences: int) -> int:

@@ -53,7 +53,8 @@ ALLOWED = {
     "transformer.config": {"transformer.errors"},
     "transformer.machine": {"transformer.errors"},
     "transformer.data": EVERYWHERE | {"transformer.machine", "transformer.model.batch"},
-    "transformer.training": EVERYWHERE | {"transformer.model"},
+    "transformer.training": EVERYWHERE
+    | {"transformer.model", "transformer.machine.memory", "transformer.machine.targets"},
     "transformer.decoding.search": EVERYWHERE
     | {
         "transformer.model.batch",

@@ -55,6 +55,10 @@ class TrainCommand:
     doctor: bool = False
     """Examine the data instead of training: what is empty, twice, too long, of another script, in
     the test set too, unknown to the vocabulary. Trains the vocabulary, and changes nothing else."""
+    plan: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[TARGET ...]")] = None
+    """Instead of training, compile an update for each shape of batches, and say what memory and
+    time training will take: here, or on h100, a100, v4, v5e, v5p or v6e, with a number or a
+    topology where they are several (h100:8, v5e:2x2), which need not be there."""
     verify_resume: bool = False
     """Instead of training, prove with these settings, on this machine, that stopping changes
     nothing: the first 40 updates, once without a stop and once killed and stopped."""

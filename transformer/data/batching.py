@@ -11,7 +11,7 @@ from transformer.data.epochs import Draw
 from transformer.data.masking import masked
 from transformer.data.plan import BatchPlan, Bucket
 from transformer.data.token_store import TokenPairs
-from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 
 Arrange = Callable[[np.ndarray, np.ndarray, np.random.Generator], Batch]
 """From rows of source [B, S] and target [B, T] with EOS, and a source of chance, to a batch."""
@@ -80,6 +80,21 @@ def one_epoch(config: Config, pairs: TokenPairs, plan: BatchPlan) -> Iterator[Ba
     always the same. Blanks depend on the plan, as which sentences are in a batch does."""
     stream = batches(pairs, plan, 0, Position(), arrangement(config))
     return (batch for batch, _ in itertools.islice(stream, plan.batches_per_epoch))
+
+
+def sample(config: Config, bucket: Bucket) -> Batch:
+    """A batch of one shape, full of tokens."""
+    rows, source, target = bucket
+    generator = np.random.default_rng(0)
+    filled = (np.full((rows, length), UNK, np.int32) for length in (source, target))
+    return arrangement(config)(*filled, generator)
+
+
+def first_uses(plan: BatchPlan, seed: int, position: Position) -> list[Bucket]:
+    """The shapes of a plan in the order in which `batches` comes to need them."""
+    order = _epoch_order(plan, seed, position.epoch)
+    later = [bucket for bucket, _ in order[position.batch :] + order]
+    return list(dict.fromkeys([*later, *plan.buckets]))
 
 
 def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, np.ndarray]]:

@@ -68,9 +68,14 @@ class BatchPlan:
         return int(sum(lengths[members].sum() for members in self.members))
 
     @property
+    def counts(self) -> list[tuple[Bucket, int]]:
+        """Each shape, and how many of its batches an epoch has; the last need not be full."""
+        return [(b, _ceiling(len(m), b.rows)) for m, b in zip(self.members, self.buckets)]
+
+    @property
     def batches_per_epoch(self) -> int:
-        """Of all buckets together; the last batch of each need not be full."""
-        return sum(_ceiling(len(m), b.rows) for m, b in zip(self.members, self.buckets))
+        """Of all shapes together."""
+        return sum(count for _, count in self.counts)
 
     @property
     def digest(self) -> str:

@@ -2,18 +2,22 @@
 
 import ctypes
 
-TRIM_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -4, -8
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
 """Numbers of glibc's settings (malloc.h)."""
+
+LARGE = 2**30
+"""Bytes of a block that is returned when it is freed. glibc often finds no room for it where the
+one before it was, and a process would hold several."""
 
 
 def keep_memory() -> None:
-    """Freed memory stays with the process, where the C library is glibc.
+    """Freed memory stays with the process, where the C library is glibc; but for large blocks.
 
     On a CPU XLA takes memory anew for every update, hundreds of MB. glibc would return it to the
     system each time, and get it back as pages that must be zeroed: 0.1 s of 0.4 s for an update.
     Where an accelerator does the work, it changes little.
     """
-    for option, value in ((ARENA_MAX, 1), (MMAP_MAX, 0), (TRIM_THRESHOLD, -1)):
+    for option, value in ((ARENA_MAX, 1), (MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, -1)):
         _call("mallopt", option, value)
 
 

@@ -123,13 +123,17 @@ def shard_batch(mesh: Mesh, batch: Batch, parts: int = 1) -> Batch:
     Each device gets as many rows for each of the parts in which the batch passes through the model:
     as many as that takes are added, of nothing but PAD. So batches do not depend on the devices.
     """
-    multiple = mesh.size * parts
-
-    def filled(ids):
-        return np.pad(ids, ((0, -len(ids) % multiple), (0, 0)), constant_values=PAD)
-
-    batch = jax.tree.map(filled, batch)
+    batch = filled(mesh, batch, parts)
     return _spread(jax.tree.map(lambda _: split_over(mesh), batch), batch)
+
+
+def filled(mesh: Mesh, batch: Batch, parts: int) -> Batch:
+    """The rows of a batch, and those of PAD that `shard_batch` adds."""
+    more = -len(batch.target_out) % (mesh.size * parts)
+    return jax.tree.map(
+        lambda ids: np.pad(ids, ((0, more), (0, 0)), constant_values=PAD),
+        batch,
+    )
 
 
 def _spread(places, tree):

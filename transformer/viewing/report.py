@@ -22,10 +22,11 @@ from transformer.evaluation.details import (
     worst_and_best,
 )
 from transformer.machine.disk import write_text
+from transformer.model.operations import pair_operations
 from transformer.model.params import Params
 from transformer.runs.starts import Start
 from transformer.viewing.attention import AttentionMap, attention_maps
-from transformer.viewing.cost import WATTS, kilowatt_hours, pair_operations, unit_hours
+from transformer.viewing.cost import WATTS, kilowatt_hours, unit_hours
 from transformer.viewing.curves import curves
 
 FOLDER = Path(__file__).parent / "page"

@@ -8,6 +8,7 @@ calls a device of v4 here is half a chip.
 """
 
 import importlib.util
+import os
 import re
 from dataclasses import dataclass
 
@@ -72,11 +73,23 @@ TARGETS = {
 }  # fmt: skip
 
 
+NOBODY_IS_ASKED = {
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+"""Neither a driver nor other machines are there; no device is opened."""
+
+
 def mesh_of(name: str) -> tuple[Target, Mesh]:
     """The target that `KIND` or `KIND:TOPOLOGY` names (h100, h100:8, v5e:2x2), and its devices.
 
-    Raises UserError for a target that is not known, or whose compiler is not installed.
+    To be called before JAX has looked for devices. Raises UserError for a target that is not
+    known, or whose compiler is not installed.
     """
+    os.environ |= NOBODY_IS_ASKED
+    jax.config.update("jax_platforms", "cpu")
     kind, _, topology = name.partition(":")
     target = TARGETS.get(kind)
     if target is None:
@@ -84,14 +97,14 @@ def mesh_of(name: str) -> tuple[Target, Mesh]:
     topology = topology or target.topology
     known = r"[1-9]\d{0,3}" if target.platform == "cuda" else r"[1-9]\d?(x[1-9]\d?)+"
     if not re.fullmatch(known, topology):
-        raise UserError(f"--target {name}: a topology is {target.topology!r}, say")
+        raise UserError(f"{name}: a topology is {target.topology!r}, say")
     find = _gpus if target.platform == "cuda" else _tpus
     try:
         described = find(target, topology)
     except UserError:
         raise
     except Exception as error:  # XLA's own classes, none of them documented
-        raise UserError(f"--target {name}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{name}: {str(error).splitlines()[0]}") from error
     return target, Mesh(described, ("data",), axis_types=(AxisType.Auto,))
 
 

@@ -1,0 +1,68 @@
+"""How much memory there is: of an accelerator, or on a CPU for this process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None
+
+TABLES, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+CGROUPS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+"""Files with the limit of a container and with what it uses: version 2, and 1."""
+
+
+def free_memory() -> int | None:
+    """Bytes that a device of this process has left, of several the least; None where nobody knows.
+
+    On a CPU what the system has to give, and what a container's limit and `ulimit -v` leave, which
+    its devices share.
+    """
+    if jax.default_backend() == "cpu":
+        found = [_table("meminfo", "MemAvailable"), *_of_groups(), _of_addresses()]
+        found = [free // jax.local_device_count() for free in found if free is not None]
+    else:
+        stats = [device.memory_stats() or {} for device in jax.local_devices()]
+        found = [s["bytes_limit"] - s["bytes_in_use"] for s in stats if "bytes_limit" in s]
+    return min(found, default=None)
+
+
+def peak_memory() -> int | None:
+    """Bytes of memory that this process has held at most."""
+    return _table("self/status", "VmHWM")
+
+
+def held_memory() -> int | None:
+    """Bytes of memory that this process holds."""
+    return _table("self/status", "VmRSS")
+
+
+def _of_addresses() -> int | None:
+    """What `ulimit -v` leaves."""
+    used = _table("self/status", "VmSize")
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0] if resource and used else None
+    return None if limit in (None, -1) else limit - used
+
+
+def _of_groups() -> Iterator[int]:
+    for names in CGROUPS:
+        try:
+            limit, used = (int((GROUPS / name).read_text()) for name in names)
+        except (OSError, ValueError):  # none, or "max"
+            continue
+        yield limit - used
+
+
+def _table(file: str, name: str) -> int | None:
+    """A line of one of Linux's tables, such as "VmRSS:  1024 kB", in bytes."""
+    path = TABLES / file
+    for line in path.read_text().splitlines() if path.exists() else []:
+        if line.startswith(f"{name}:"):
+            return 1024 * int(line.split()[1])
+    return None

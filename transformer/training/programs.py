@@ -1,0 +1,142 @@
+"""The programs of training, an update for each shape of batches: compiled before they are needed.
+
+The largest comes first, since what does not fit should be known at once. The others follow in the
+background, in the order in which they are needed, while updates are made with those that there are.
+"""
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+from jax.sharding import Mesh
+
+from transformer.config import Config
+from transformer.errors import UserError
+from transformer.model.batch import Batch
+from transformer.model.operations import pair_operations
+from transformer.training import sharding
+from transformer.training.step import Report, TrainState, state_shapes
+
+USABLE = 0.9
+"""Of the memory that is left: libraries take some that XLA does not know of, and some lies idle."""
+
+Shape = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """An update compiled for one shape, and what it takes on each device.
+
+    arguments   bytes of state, batch and settings, which are there when it begins
+    results     bytes that its results need beside them: the new state takes the place of the old
+    temporaries bytes in between
+    moved       bytes read and written, where the compiler says so
+    seconds     that compiling took
+    """
+
+    run: jax.stages.Compiled
+    arguments: int
+    results: int
+    temporaries: int
+    moved: float | None
+    seconds: float
+
+    @property
+    def beside(self) -> int:
+        """Bytes beside the arguments."""
+        return self.results + self.temporaries
+
+    @property
+    def memory(self) -> int:
+        """Bytes in all."""
+        return self.arguments + self.beside
+
+
+def compile_update(
+    mesh: Mesh, config: Config, batch: Batch, platform: str | None = None
+) -> Program:
+    """The update of such batches, for devices that need not be there: then name their platform."""
+    begun = time.perf_counter()
+    update = sharding.jit_update(mesh, config)
+    rows = sharding.filled(mesh, batch, config.train.micro_batches)
+    traced = update.func.trace(*update.args, state_shapes(config), rows)
+    lowered = traced.lower(lowering_platforms=(platform,) if platform else None)
+    # Which kernel is quickest an absent GPU cannot try.
+    compiled = lowered.compile({"xla_gpu_autotune_level": 0} if platform == "cuda" else None)
+    memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    return Program(
+        compiled,
+        memory.argument_size_in_bytes,
+        memory.output_size_in_bytes - memory.alias_size_in_bytes,
+        memory.temp_size_in_bytes,
+        costs.get("bytes accessed"),
+        time.perf_counter() - begun,
+    )
+
+
+def operations(config: Config, batch: Batch) -> int:
+    """Of the products of an update, on all devices: forwards, and twice as many for gradients."""
+    source = 0 if batch.source is None else batch.source.shape[1]
+    target = 0 if batch.target_in is None else batch.target_in.shape[1]
+    passes = (3 + config.model.recompute) * (2 if config.train.r_drop else 1)
+    return passes * len(batch.target_out) * pair_operations(config.model, source, target)
+
+
+def check_fits(program: Program, free: int | None) -> None:
+    """Raises UserError when a program cannot have the memory that it takes beside its arguments."""
+    if free is not None and program.beside > USABLE * free:
+        raise UserError(
+            f"an update takes {program.beside / 1e9:.2f} GB beside the state, and a device has "
+            f"{free / 1e9:.2f} left: "
+            "lower data.batch_tokens, raise train.micro_batches, or set model.recompute or, on "
+            "several devices, train.shard_state"
+        )
+
+
+class Updates:
+    """`step.update` on batches of these shapes, each compiled once."""
+
+    def __init__(self, mesh: Mesh, config: Config, samples: Iterable[Batch], free: int | None):
+        """`samples`: a batch of each shape, in the order in which they are needed; none where no
+        update is to be made. `free`: bytes that a device has left. Raises UserError where the
+        largest needs more."""
+        self._mesh, self._parts, self.told = mesh, config.train.micro_batches, ""
+        self._numbers = sharding.jit_update(mesh, config).args
+        self._compiler = ThreadPoolExecutor(1, "compiler")
+        self._programs: dict[Shape, Future[Program]] = {}
+        by_size = sorted(samples := list(samples), key=partial(operations, config))
+        for batch in (*by_size[-1:], *samples):
+            if (shape := _shape(batch)) not in self._programs:
+                self._programs[shape] = self._compiler.submit(compile_update, mesh, config, batch)
+        for batch in by_size[-1:]:
+            self._check(self._programs[_shape(batch)], free)
+
+    def _check(self, largest: Future[Program], free: int | None) -> None:
+        try:
+            program = largest.result()
+            check_fits(program, free)
+        except BaseException:
+            self._compiler.shutdown(wait=False, cancel_futures=True)
+            raise
+        self.told = (
+            f"{program.beside / 1e9:.2f} GB in an update, beside {program.arguments / 1e9:.2f} GB "
+            f"of state and batch; compiled in {program.seconds:.0f} s, "
+            f"{len(self._programs) - 1} smaller ones follow"
+        )
+
+    def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Report]:
+        """Waits where the program is not there yet. Gives up the old state."""
+        program = self._programs[_shape(batch)].result()
+        rows = sharding.shard_batch(self._mesh, batch, self._parts)
+        return program.run(*self._numbers, state, rows)
+
+    def close(self) -> None:
+        """Compiles no more; waits for what is being compiled."""
+        self._compiler.shutdown(cancel_futures=True)
+
+
+def _shape(batch: Batch) -> Shape:
+    return tuple(leaf.shape for leaf in jax.tree.leaves(batch))
