@@ -4,6 +4,8 @@
 # make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
 # make pictures   take the README's pictures of page and report again (Chromium)
+# make faults  hours of injected faults: kills, damage, power cuts, lost processes (docs/reliability.md)
+# make plan-tpu  memory of training on TPUs that are not there (docs/reliability.md)
 # make api     write docs/api/index.html, every module's functions, from their docstrings
 
 PYTHON ?= python3
@@ -11,7 +13,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test browser-test lint format notebooks pictures api clean
+.PHONY: demo test browser-test faults plan-tpu lint format notebooks pictures api clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -32,6 +34,15 @@ test: $(VENV)/.$(EXTRAS)
 
 browser-test: $(VENV)/.oracles $(VENV)/.browser
 	$(BIN)/python -m pytest tests/viewing/test_browser.py
+
+faults: $(VENV)/.oracles
+	SECOND_FAULTS=50 KILLS=20 FLIPS=1000 DAMAGES=240 FAULTS=12 CUTS=20 $(BIN)/python -m pytest --numprocesses 2 -rA \
+		tests/commands/test_second_faults.py tests/commands/test_resume.py tests/runs/test_checkpoints.py \
+		tests/commands/test_damage.py tests/commands/test_processes.py tests/commands/test_power_cut.py \
+		tests/commands/test_skipped.py tests/commands/test_same_data.py
+
+plan-tpu: $(VENV)-plan/.plan
+	$(VENV)-plan/bin/python -m benchmarks.tpu_plans
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -63,6 +74,12 @@ $(VENV)/.demo: $(BIN)/python pyproject.toml
 
 $(VENV)/.%: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+# The compilers for TPUs bring a plug-in that others should not meet.
+$(VENV)-plan/.plan: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-plan
+	$(VENV)-plan/bin/python -m pip install --quiet --editable . libtpu
 	@touch $@
 
 clean:
