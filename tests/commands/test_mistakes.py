@@ -162,7 +162,7 @@ MISTAKES = [
     ("eval.py runs/frist", ["runs/frist is not a run", "runs/first"]),
     ("eval.py elsewhere/run", ["elsewhere/run is not a run", "train.py makes runs"]),
     ("eval.py runs/damaged", ["config.json is damaged"]),
-    ("eval.py runs/other-model", ["checkpoint", "of another model"]),
+    ("eval.py runs/other-model", ["checkpoint", "model.d_ff was 32 and is 64 there"]),
     ("eval.py runs/other-vocabulary", ["runs/other-vocabulary/tokenizer", "another vocabulary"]),
     ("eval.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     # scoring and translating

@@ -62,6 +62,7 @@ def compile_update(
     begun = time.perf_counter()
     update = sharding.jit_update(mesh, config)
     rows = sharding.filled(mesh, batch, config.train.micro_batches)
+    rows = jax.tree.map(lambda ids: jax.ShapeDtypeStruct(ids.shape, ids.dtype), rows)
     traced = update.func.trace(*update.args, state_shapes(config), rows)
     lowered = traced.lower(lowering_platforms=(platform,) if platform else None)
     # Which kernel is quickest an absent GPU cannot try.
