@@ -83,4 +83,4 @@ $(VENV)-plan/.plan: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-plan

@@ -36,7 +36,6 @@ from jax.sharding import Mesh, SingleDeviceSharding
 
 from benchmarks.hlo import COLLECTIVES, Product, Program, executed, moved, parse, products
 from benchmarks.measure import full_batch, table, versions
-from benchmarks.work import traced_update
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config
@@ -50,6 +49,7 @@ from transformer.errors import UserError
 from transformer.machine.targets import Target, mesh_of
 from transformer.model.cached_decoder import decoding_params
 from transformer.model.params import init_params
+from transformer.training.programs import traced_update
 
 PARTS = {
     "vocabulary": ("logits", "loss", "embed"),

@@ -56,13 +56,14 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, Shape, ShapeName, model_config
-from benchmarks.work import step_operations, traced_update
+from benchmarks.work import step_operations
 from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig, OptimizerConfig
 from transformer.config.settings import Fraction, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
 from transformer.training import sharding
+from transformer.training.programs import traced_update
 from transformer.training.step import init_state
 
 Peer = Literal["torch-eager", "torch-compile", "marian"]

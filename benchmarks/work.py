@@ -5,19 +5,16 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 
 from benchmarks.measure import Ceilings, full_batch
 from benchmarks.shapes import LENGTH
-from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.config import DecodeConfig, ModelConfig
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import search_batch
-from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params, init_params
-from transformer.training import sharding
-from transformer.training.step import state_shapes
 
 
 def step_operations(model: ModelConfig, sentences: int) -> int:
@@ -42,13 +39,6 @@ def floor_seconds(model: ModelConfig, sentences: int, beam: int, most: Ceilings)
     hypotheses = 1 + beam * (LENGTH - 1)
     operations = 2 * sentences * (encoder * LENGTH + decoder * hypotheses)
     return max(operations / most.flops, 4 * (encoder + decoder * LENGTH) / most.bytes)
-
-
-def traced_update(mesh: Mesh, config: Config, batch: Batch) -> jax.stages.Traced:
-    """An update as train.py has it, not yet compiled; no weight is made."""
-    state = state_shapes(config)
-    update = sharding.jit_update(mesh, config)
-    return update.func.trace(*update.args, state, batch)
 
 
 def endless_search(model: ModelConfig, sentences: int, length: int) -> Callable[[], object]:

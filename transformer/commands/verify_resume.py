@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from transformer.errors import UserError
+from transformer.runs.folder import checkpoint_steps
 
 STEPS, VALIDATE_EVERY, LOG_EVERY = 40, 10, 5
 KILL_AT, STOP_AT = "update 25/", "update 30:"
@@ -37,8 +38,7 @@ def verify_resume(script: str, words: Sequence[str], run: Path, say: Callable[[s
     def train(what: str, folder: Path, stop: signal.Signals | None = None, at: str = "") -> int:
         begun = time.perf_counter()
         _train([sys.executable, script, *words, *SETTINGS, f"--run={folder}"], stop, at)
-        names = (path.name for path in folder.glob("checkpoints/*"))
-        newest = max((int(name) for name in names if name.isdecimal()), default=0)
+        newest = max(checkpoint_steps(folder), default=0)
         if stop and not 0 < newest < STEPS:
             raise UserError(f"after {what} there is no checkpoint between: take a larger model")
         say(f"{what}: {time.perf_counter() - begun:.0f} s")

@@ -38,11 +38,6 @@ def peak_memory() -> int | None:
     return _table("self/status", "VmHWM")
 
 
-def held_memory() -> int | None:
-    """Bytes of memory that this process holds."""
-    return _table("self/status", "VmRSS")
-
-
 def _of_addresses() -> int | None:
     """What `ulimit -v` leaves."""
     used = _table("self/status", "VmSize")

@@ -55,7 +55,13 @@ def load_run_config(folder: Path) -> Config:
 
 def has_checkpoints(folder: Path) -> bool:
     """Whether there is something in a run folder that training can go on from."""
-    return any(path.name.isdecimal() for path in (folder / "checkpoints").glob("*"))
+    return bool(checkpoint_steps(folder))
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The updates after which there is a checkpoint."""
+    names = (path.name for path in (folder / "checkpoints").glob("*"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def check_folder(folder: Path) -> None:

@@ -41,7 +41,7 @@ def forecast(
         if target is not None:
             seconds = _floor(config, mesh, target, program, batch)
         elif free is None or _needed(program) <= USABLE * free:
-            seconds, state = _timed(mesh, config, program, state, batch)
+            seconds, state = _timed(program, state, batch)
         else:
             seconds = math.inf
         epoch += count * seconds
@@ -58,12 +58,11 @@ def _needed(program: Program) -> int:
     return program.memory + (program.arguments if jax.default_backend() == "cpu" else 0)
 
 
-def _timed(mesh, config, program, state, batch):
-    numbers, seconds = sharding.jit_update(mesh, config).args, []
+def _timed(program, state, batch):
+    seconds = []
     for _ in range(RUNS + 1):
         begun = time.perf_counter()
-        rows = sharding.shard_batch(mesh, batch, config.train.micro_batches)
-        state, told = program.run(*numbers, state, rows)
+        state, told = program.run(state, batch)
         jax.block_until_ready((state.step, told))
         seconds.append(time.perf_counter() - begun)
     return statistics.median(seconds[1:]), state

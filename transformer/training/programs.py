@@ -5,7 +5,7 @@ background, in the order in which they are needed, while updates are made with t
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from transformer.errors import UserError
 from transformer.model.batch import Batch
 from transformer.model.operations import pair_operations
 from transformer.training import sharding
+from transformer.training.optimizer import hyperparameters
 from transformer.training.step import Report, TrainState, state_shapes
 
 USABLE = 0.9
@@ -30,6 +31,7 @@ Shape = tuple[tuple[int, ...], ...]
 class Program:
     """An update compiled for one shape, and what it takes on each device.
 
+    run         from a state, which it gives up, and a batch to the next state and a report
     arguments   bytes of state, batch and settings, which are there when it begins
     results     bytes that its results need beside them: the new state takes the place of the old
     temporaries bytes in between
@@ -37,7 +39,7 @@ class Program:
     seconds     that compiling took
     """
 
-    run: jax.stages.Compiled
+    run: Callable[[TrainState, Batch], tuple[TrainState, Report]]
     arguments: int
     results: int
     temporaries: int
@@ -60,22 +62,28 @@ def compile_update(
 ) -> Program:
     """The update of such batches, for devices that need not be there: then name their platform."""
     begun = time.perf_counter()
-    update = sharding.jit_update(mesh, config)
-    rows = sharding.filled(mesh, batch, config.train.micro_batches)
-    rows = jax.tree.map(lambda ids: jax.ShapeDtypeStruct(ids.shape, ids.dtype), rows)
-    traced = update.func.trace(*update.args, state_shapes(config), rows)
+    traced = traced_update(mesh, config, batch)
     lowered = traced.lower(lowering_platforms=(platform,) if platform else None)
     # Which kernel is quickest an absent GPU cannot try.
     compiled = lowered.compile({"xla_gpu_autotune_level": 0} if platform == "cuda" else None)
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    numbers, parts = hyperparameters(config), config.train.micro_batches
     return Program(
-        compiled,
+        lambda state, batch: compiled(numbers, state, sharding.shard_batch(mesh, batch, parts)),
         memory.argument_size_in_bytes,
         memory.output_size_in_bytes - memory.alias_size_in_bytes,
         memory.temp_size_in_bytes,
         costs.get("bytes accessed"),
         time.perf_counter() - begun,
     )
+
+
+def traced_update(mesh: Mesh, config: Config, batch: Batch) -> jax.stages.Traced:
+    """The update of such batches, not yet compiled; no weight is made."""
+    update = sharding.jit_update(mesh, config)
+    rows = sharding.filled(mesh, batch, config.train.micro_batches)
+    rows = jax.tree.map(lambda ids: jax.ShapeDtypeStruct(ids.shape, ids.dtype), rows)
+    return update.func.trace(*update.args, state_shapes(config), rows)
 
 
 def operations(config: Config, batch: Batch) -> int:
@@ -91,9 +99,8 @@ def check_fits(program: Program, free: int | None) -> None:
     if free is not None and program.beside > USABLE * free:
         raise UserError(
             f"an update takes {program.beside / 1e9:.2f} GB beside the state, and a device has "
-            f"{free / 1e9:.2f} left: "
-            "lower data.batch_tokens, raise train.micro_batches, or set model.recompute or, on "
-            "several devices, train.shard_state"
+            f"{free / 1e9:.2f} left: lower data.batch_tokens, raise train.micro_batches, or set "
+            "model.recompute or, on several devices, train.shard_state"
         )
 
 
@@ -104,8 +111,7 @@ class Updates:
         """`samples`: a batch of each shape, in the order in which they are needed; none where no
         update is to be made. `free`: bytes that a device has left. Raises UserError where the
         largest needs more."""
-        self._mesh, self._parts, self.told = mesh, config.train.micro_batches, ""
-        self._numbers = sharding.jit_update(mesh, config).args
+        self.told = ""
         self._compiler = ThreadPoolExecutor(1, "compiler")
         self._programs: dict[Shape, Future[Program]] = {}
         by_size = sorted(samples := list(samples), key=partial(operations, config))
@@ -130,9 +136,7 @@ class Updates:
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Report]:
         """Waits where the program is not there yet. Gives up the old state."""
-        program = self._programs[_shape(batch)].result()
-        rows = sharding.shard_batch(self._mesh, batch, self._parts)
-        return program.run(*self._numbers, state, rows)
+        return self._programs[_shape(batch)].result().run(state, batch)
 
     def close(self) -> None:
         """Compiles no more; waits for what is being compiled."""
