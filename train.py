@@ -41,7 +41,8 @@ def main(words: list[str]) -> None:
 
     with ExitStack() as until_the_end:
         if command.distributed:
-            until_the_end.enter_context(processes.joined(command.partner_timeout))
+            timeouts = command.partner_timeout, command.stall_timeout
+            until_the_end.enter_context(processes.joined(*timeouts))
         devices.demand(command.device)
         if command.doctor:
             examine_data(command)
@@ -145,6 +146,7 @@ def train(command: TrainCommand) -> None:
     from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
+    from transformer.machine.interrupts import ended_by_interrupts
     from transformer.machine.malloc import return_memory
     from transformer.machine.memory import free_memory
     from transformer.model.params import count_params, with_classifier
@@ -170,6 +172,11 @@ def train(command: TrainCommand) -> None:
     folder, config = command.run, command.settings
     first = processes.is_first()
     say = print if first else lambda _: None
+
+    def tell(line: str) -> None:
+        say(line)
+        processes.reached(line)
+
     mesh = sharding.make_mesh()
     processes.agree("settings", identity(config) | {"this program": __version__})
 
@@ -187,7 +194,7 @@ def train(command: TrainCommand) -> None:
         tokenizers = (
             load_tokenizers(home / "tokenizer", config.data)
             if home
-            else make_tokenizers(config.data)
+            else make_tokenizers(config.data, tell)
         )
         if tuning and config.data.label_column:
             tokenizers = tokenizers._replace(target=make_labels(config.data))
@@ -197,7 +204,7 @@ def train(command: TrainCommand) -> None:
 
         # Text becomes tokens, tokens become a plan of batches.
         pairs, held_out = (
-            cut(config.data, encode_pairs(config.data, tokenizers, split))
+            cut(config.data, encode_pairs(config.data, tokenizers, split, tell))
             for split in ("train", "validation")
         )
         plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
@@ -242,7 +249,7 @@ def train(command: TrainCommand) -> None:
             f"this program): going on with the next epoch, number {position.epoch + 1}"
         )
     step, rows = int(state.step), mesh.size * config.train.micro_batches
-    shown, of_epoch = (pairs, plan) if draw is None else draw(0)
+    of_epoch = plan if draw is None else draw(0)[1]
     say(
         f"run folder  {folder}\n"
         f"devices     {devices.describe()}, {config.model.dtype}\n"
@@ -252,7 +259,7 @@ def train(command: TrainCommand) -> None:
         f"{len(plan.buckets)} batch shapes, {plan.padding(rows):.0%} padding\n"
         + (f"classes     {', '.join(tokenizers.target.names)}\n" if config.model.classes else "")
         + f"updates     {step:,} of {config.train.steps:,} done, each on about "
-        f"{of_epoch.target_tokens(shown) / of_epoch.batches_per_epoch:,.0f} tokens"
+        f"{of_epoch.target_tokens / of_epoch.batches_per_epoch:,.0f} tokens"
     )
     if first:
         looked = "" if resuming else first_look(config.data, pairs, held_out)
@@ -302,6 +309,7 @@ def train(command: TrainCommand) -> None:
         return scores
 
     def checkpoint(state, position, with_validation) -> None:
+        processes.reached(f"the checkpoint of update {int(state.step):,}")
         scores = validate(state) if with_validation else {}
         if with_validation:
             patience.validated(merit(scores, config.train.best_by))
@@ -330,9 +338,11 @@ def train(command: TrainCommand) -> None:
     stream = batches(pairs, plan, config.train.seed, position, arrangement(config), draw)
     if command.profile and first:
         stream = profiled(stream, folder / "profile")
+    stream = processes.marked(stream, step)
     over = step >= config.train.steps or patience.is_out
     shapes = [] if over else first_uses(plan, config.train.seed, position)
-    updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
+    with ended_by_interrupts():  # there is nothing to save yet
+        updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
     if updates.told:
         say(f"memory      {updates.told}")
     checkpoints = Checkpoints(folder, config)

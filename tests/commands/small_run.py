@@ -92,12 +92,14 @@ def start(command: str, *words: object, **options) -> subprocess.Popen:
     )
 
 
-def run(command: str, *words: object, stdin: str | None = None) -> subprocess.CompletedProcess:
-    """Runs a command to its end."""
+def run(
+    command: str, *words: object, stdin: str | bytes | None = None
+) -> subprocess.CompletedProcess:
+    """Runs a command to its end; its words are bytes where `stdin` is."""
     return subprocess.run(
         [sys.executable, str(ROOT / command), *map(str, words)],
         cwd=ROOT,
         input=stdin,
         capture_output=True,
-        text=True,
+        text=not isinstance(stdin, bytes),
     )

@@ -2,6 +2,7 @@
 other when one dies, freezes or fails."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,13 +32,13 @@ def start_two(*words: object) -> list[subprocess.Popen]:
     return [start_one(port, number, *words) for number in range(2)]
 
 
-def start_one(port: int, number: int, *words: object) -> subprocess.Popen:
+def start_one(port: int, number: int, *words: object, script: str = "train.py") -> subprocess.Popen:
     together = {
         "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": str(number),
     }
-    return start("train.py", *words, "--distributed", env=os.environ | together | devices(1))
+    return start(script, *words, "--distributed", env=os.environ | together | devices(1))
 
 
 def outputs(processes: list[subprocess.Popen]) -> list[tuple[str, str]]:
@@ -80,11 +81,46 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
             process.kill()
     sentence = said.splitlines()[-1]
     assert both[1 - lost].returncode == 3
+    assert re.search("since (the checkpoint of )?update [0-9,]+: see what", sentence)
     assert sentence.startswith("error: ") and "start the same command again" in sentence
     if fault == signal.SIGKILL and lost == 0:
         assert "the first process, 0 of 2" in sentence and "is gone" in sentence
     else:
         assert f"process {lost} of 2 has not been heard of for 5 s" in sentence
+
+
+STUCK = """
+import itertools, runpy, time
+from transformer.data import batching
+
+batches = batching.batches
+
+def stuck(*words):
+    yield from itertools.islice(batches(*words), 7)
+    time.sleep(1000)
+
+batching.batches = stuck
+runpy.run_path("train.py", run_name="__main__")
+"""
+"""train.py, which lives and waits for ever after seven updates."""
+
+
+def test_a_process_that_lives_and_does_not_go_on_is_named(config, tmp_path):
+    port, words = free_port(), [config, "--run", tmp_path / "both", "--train.steps", 1000]
+    words += ["--stall-timeout", 20]
+    (tmp_path / "stuck.py").write_text(STUCK)
+    both = [
+        start_one(port, 0, *words),
+        start_one(port, 1, *words, script=str(tmp_path / "stuck.py")),
+    ]
+    said = outputs(both)
+    for (_, errors), process in zip(said, both):
+        sentence = errors.splitlines()[-1]
+        assert process.returncode == 3
+        assert "no process has come further for 20 s (--stall-timeout)" in sentence
+        assert re.search(r"at update (8|9|1[0-9]): 0", sentence)
+        assert "at update 7: 1; see what" in sentence
+        assert "start the same command again" in sentence
 
 
 def test_what_trains_together_must_be_the_same(config, tmp_path):

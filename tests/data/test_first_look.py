@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import transformer.data.first_look as module
 from transformer.config import DataConfig
+from transformer.data import spilled
 from transformer.data.first_look import first_look
 from transformer.data.token_store import TokenPairs, flat, offsets
 from transformer.model.batch import EOS, UNK
@@ -53,8 +54,10 @@ tokens = st.lists(st.integers(3, 6), max_size=3)
 @given(rows=st.lists(st.tuples(tokens, tokens), min_size=1, max_size=30))
 def test_hashes_are_equal_where_sentences_are(at_once, rows):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "AT_ONCE", at_once)
-        found = module._hashes(stored(rows))
+        patch.setattr(spilled, "AT_ONCE", at_once)
+        pairs = stored(rows)
+        of_parts = [module._hashes(pairs, part) for part in spilled.parts(len(pairs))]
+        found = [np.concatenate(hashes) for hashes in zip(*of_parts)]
     sources, targets = [tuple(s) for s, _ in rows], [tuple(t) for _, t in rows]
     for hashes, keys in zip(found, (sources, targets, list(zip(sources, targets)))):
         for i, key in enumerate(keys):

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from pairs import pair_lengths, token_pairs
 
 from transformer.config import Config, DataConfig, ModelConfig
-from transformer.data.plan import TARGET_COST, make_plan, plan_buckets, plan_to_score
+from transformer.data.plan import (
+    MOST_LENGTHS,
+    TARGET_COST,
+    make_plan,
+    plan_buckets,
+    plan_to_score,
+)
 from transformer.errors import UserError
 
 
@@ -42,7 +48,8 @@ def test_the_second_shape_is_the_best_there_is(lengths):
         return fits.sum() * cost(shape) + (~fits).sum() * cost(longest)
 
     least = min(map(cost_with, itertools.product(*(range(1, n + 1) for n in longest))))
-    buckets, _ = plan_buckets(*lengths.T, num_buckets=2, batch_tokens=10**6)
+    once = np.ones(len(lengths), int)
+    buckets, _ = plan_buckets(*lengths.T, once, num_buckets=2, batch_tokens=10**6)
     # Less still where the pairs that are left are shorter than the longest.
     assert sum(b.rows * cost((b.source_length, b.target_length)) for b in buckets) <= least
 
@@ -50,7 +57,7 @@ def test_the_second_shape_is_the_best_there_is(lengths):
 @given(pair_lengths, st.integers(1, 6))
 def test_every_pair_is_in_a_shape_that_it_fits_into(lengths, num_buckets):
     lengths = np.array(lengths) + 1
-    buckets, bucket_of = plan_buckets(*lengths.T, num_buckets, 10**6)
+    buckets, bucket_of = plan_buckets(*lengths.T, np.ones(len(lengths), int), num_buckets, 10**6)
     for pair, number in zip(lengths, bucket_of):
         fitting = [b for b in buckets if pair[0] <= b.source_length and pair[1] <= b.target_length]
         assert buckets[number] in fitting
@@ -60,14 +67,27 @@ def test_every_pair_is_in_a_shape_that_it_fits_into(lengths, num_buckets):
 def test_very_many_lengths_are_planned_as_well():
     generator = np.random.default_rng(0)
     lengths = generator.integers(1, 1000, (2, 20_000))
-    few, many = (plan_buckets(*lengths, n, 10**4)[0] for n in (4, 16))
+    once = np.ones(20_000, int)
+    few, many = (plan_buckets(*lengths, once, n, 10**4)[0] for n in (4, 16))
     assert len(few) == 4
     assert len(many) == 16
 
 
+def test_lengths_that_are_counted_are_planned_as_lengths_one_by_one():
+    generator = np.random.default_rng(0)
+    lengths = generator.poisson((10, 200), (20_000, 2)) + 1
+    distinct, counts = np.unique(lengths, axis=0, return_counts=True)
+    assert len(np.unique(distinct[:, 1])) > MOST_LENGTHS and len(distinct) < len(lengths) / 2
+    buckets, bucket_of = plan_buckets(*distinct.T, counts, 8, 10**4)
+    one_by_one, each = plan_buckets(*lengths.T, np.ones(len(lengths), int), 8, 10**4)
+    assert buckets == one_by_one
+    found = {tuple(pair): bucket for pair, bucket in zip(distinct.tolist(), bucket_of)}
+    assert [found[tuple(pair)] for pair in lengths.tolist()] == each.tolist()
+
+
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 500))
 def test_the_last_batch_is_nearly_full(source, target, count):
-    (bucket,), _ = plan_buckets(np.full(count, source), np.full(count, target), 12, 400)
+    (bucket,), _ = plan_buckets(*np.array([[source], [target], [count]]), 12, 400)
     batches_needed = -(-count // bucket.rows)
     assert batches_needed * bucket.rows - count < batches_needed
     assert batches_needed == -(-count // (400 // max(source, target)))

@@ -1,5 +1,7 @@
 """Processes in one: what needs no second one. The others are in tests/commands."""
 
+import json
+
 import pytest
 
 from transformer.errors import UserError
@@ -64,16 +66,55 @@ def test_facts_that_differ_from_those_of_the_first_are_named(be):
         processes.agree("settings", {"train.seed": 1, "train.steps": 5})
 
 
-def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(monkeypatch):
+@pytest.fixture
+def watch(monkeypatch):
+    """That of the first of four processes; its threads do not run."""
     monkeypatch.setattr(processes, "count", lambda: 4)
     monkeypatch.setattr(processes.threading.Thread, "start", lambda self: None)
-    watch = processes.Watch(patience=10)
+    monkeypatch.setattr(processes.distributed.global_state, "process_id", 0)
+    return processes.Watch(patience=10, stall=30)
+
+
+def word(beat, name):
+    """What stands in the table of a process that has said where it is `beat` times."""
+    return json.dumps([beat, beat, name])
+
+
+def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(watch):
+    watch._hear(1, word(1, "update 12"))
     watch.silence = {0: 3.0, 1: 9.0, 2: 3.0, 3: 9.0}
     assert watch._missing() is None
     watch.silence |= {1: 10.0, 3: 12.0}
-    assert "processes 1, 3 of 4 have not been heard of for 10 s" in watch._missing()
+    said = watch._missing()
+    assert "processes 1, 3 of 4 have not been heard of for 10 s" in said
+    assert "since update 12: see what" in said
     watch.silence[0] = 10.0
     assert "process 0 of 4 has not been heard of" in watch._missing()
+
+
+def test_where_all_stand_is_said_when_none_has_come_further(watch):
+    for process, name in enumerate(("update 20", "update 12", "update 20", "update 20")):
+        watch._hear(process, word(1, name))
+    watch.standstill = 29.0
+    assert watch._stuck() is None
+    watch.standstill = 30.0
+    said = watch._stuck()
+    assert "no process has come further for 30 s (--stall-timeout)" in said
+    assert "at update 20: 0, 2, 3; at update 12: 1; see what" in said
+
+
+def test_a_beat_alone_is_life_and_no_progress(watch):
+    watch._hear(1, json.dumps([1, 5, "update 12"]))
+    watch.standstill, watch.silence[1] = 20.0, 8.0
+    watch._hear(1, json.dumps([2, 5, "update 12"]))
+    assert (watch.standstill, watch.silence[1]) == (20.0, 0.0)
+    watch._hear(1, json.dumps([3, 6, "update 13"]))
+    assert watch.standstill == 0.0
+
+
+def test_few_of_many_are_named():
+    assert processes._shortened([*map(str, range(8))]) == "0, 1, 2, 3, 4, 5, 6, 7"
+    assert processes._shortened([*map(str, range(20))]) == "0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,9 @@ class TrainCommand:
     """Train together with other processes, on one machine or several."""
     partner_timeout: int = 60
     """Seconds after which another process that is silent counts as lost (with --distributed)."""
+    stall_timeout: int = 1800
+    """Seconds after which all end when none has come further (with --distributed): longer than
+    your longest validation, and than compiling or training the vocabulary takes."""
     wandb: str = ""
     """A project of Weights & Biases in which to show the curves too."""
     profile: bool = False
@@ -161,11 +164,12 @@ def parse_train(words: list[str]) -> TrainCommand:
     run = command.run or _default_run(command.config_file)
     if from_run:
         _check_taken_over(command, run, config)
-    if not SHORTEST_TIMEOUT <= command.partner_timeout <= LONGEST_TIMEOUT:
-        raise UserError(
-            f"--partner-timeout ({command.partner_timeout}) must be {SHORTEST_TIMEOUT} to "
-            f"{LONGEST_TIMEOUT} s"
-        )
+    for name in ("partner_timeout", "stall_timeout"):
+        if not SHORTEST_TIMEOUT <= getattr(command, name) <= LONGEST_TIMEOUT:
+            raise UserError(
+                f"--{name.replace('_', '-')} ({getattr(command, name)}) must be "
+                f"{SHORTEST_TIMEOUT} to {LONGEST_TIMEOUT} s"
+            )
     if command.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
     if len(command.wandb) > 128 or set(command.wandb) & {*"/\\#?%:"}:

@@ -1,16 +1,23 @@
 """What is odd about a prepared corpus, at a glance: from the token ids, as training begins."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Integer, UInt64
 
 from transformer.config import DataConfig
+from transformer.data.spilled import IN_MEMORY, parts, share, spilled
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import UNK
 
-AT_ONCE = 1_000_000
-"""Sentences whose hashes are taken at once, so that a large corpus takes little memory."""
+EMPTY, LONG, REPEATED, EQUAL = (
+    "with an empty side",
+    "longer than data.max_length",
+    "that repeat an earlier one",
+    "with equal sides",
+)
+"""What is counted of pairs."""
 
 
 def first_look(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> str:
@@ -20,56 +27,69 @@ def first_look(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> str
 
 
 def _findings(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> Iterator[str]:
-    lengths = {side: getattr(pairs, f"{side}_lengths") for side in data.sides}
-    empty = np.any([length <= 1 for length in lengths.values()], axis=0)
-    long = np.any([length > data.max_length for length in lengths.values()], axis=0)
-    source, target, whole = _hashes(pairs)
-    known = np.unique(whole)
-    *_, validation = _hashes(held_out)
-    two_sides = len(data.sides) == 2
-    counts = {
-        "with an empty side": empty.sum(),
-        f"longer than data.max_length ({data.max_length})": long.sum(),
-        "that repeat an earlier one": len(whole) - len(known),
-        "with equal sides": ((source == target) & ~empty).sum()
-        if two_sides and data.shared_vocabulary
-        else 0,
-    }
-    noun = "pairs" if two_sides else "texts"
-    yield from (f"{noun} {name}: {count:,}" for name, count in counts.items() if count)
-    if overlap := np.isin(validation, known).sum():
+    counts: Counter[str] = Counter()
+    whole = spilled(_examined(data, pairs, counts), np.uint64, len(pairs))
+    validation = np.concatenate([_hashes(held_out, part)[2] for part in parts(len(held_out))])
+    overlap, shares = 0, 1 + len(whole) // IN_MEMORY
+    for number in range(shares):
+        these = share(whole, number, shares)
+        known = np.unique(these)
+        counts[REPEATED] += len(these) - len(known)
+        overlap += int(np.isin(validation, known).sum())
+    noun = "pairs" if len(data.sides) == 2 else "texts"
+    for name in (EMPTY, LONG, REPEATED, EQUAL):
+        if counts[name]:
+            limit = f" ({data.max_length})" * (name == LONG)
+            yield f"{noun} {name}{limit}: {counts[name]:,}"
+    if overlap:
         yield f"validation {noun} that are in training too: {overlap:,} of {len(validation):,}"
     for side in data.sides:
-        ids = getattr(pairs, f"{side}_ids")
-        if unknown := int((ids == UNK).sum()):
-            yield f"{side} tokens unknown: {unknown / len(ids):.3%}"
+        if counts[side]:
+            yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, f'{side}_ids')):.3%}"
+
+
+def _examined(
+    data: DataConfig, pairs: TokenPairs, counts: Counter[str]
+) -> Iterator[UInt64[np.ndarray, "N"]]:
+    """The hashes of the pairs, part by part; what is odd in each part, and unknown tokens of each
+    side, are added to `counts`."""
+    comparable = len(data.sides) == 2 and data.shared_vocabulary
+    for part in parts(len(pairs)):
+        lengths = dict(zip(("source", "target"), pairs.lengths(part)))
+        empty = np.any([lengths[side] <= 1 for side in data.sides], axis=0)
+        long = np.any([lengths[side] > data.max_length for side in data.sides], axis=0)
+        source, target, whole = _hashes(pairs, part)
+        counts[EMPTY] += int(empty.sum())
+        counts[LONG] += int(long.sum())
+        counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
+        for side in data.sides:
+            ids, offsets = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_offsets")
+            counts[side] += int((ids[offsets[part.start] : offsets[part.stop]] == UNK).sum())
+        yield whole
 
 
 def _hashes(
-    pairs: TokenPairs,
+    pairs: TokenPairs, part: slice
 ) -> tuple[UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"]]:
-    """Of each source, each target and each pair; equal ones have equal hashes, and of others two in
-    2^64."""
-    source = _row_hashes(pairs.source_ids, pairs.source_offsets)
-    target = _row_hashes(pairs.target_ids, pairs.target_offsets)
+    """Of each source, each target and each pair of a part; equal ones have equal hashes, and of
+    others two in 2^64."""
+    edges = slice(part.start, part.stop + 1)
+    source = _row_hashes(pairs.source_ids, pairs.source_offsets[edges])
+    target = _row_hashes(pairs.target_ids, pairs.target_offsets[edges])
     return source, target, source * np.uint64(0x9E3779B97F4A7C15) + target
 
 
 def _row_hashes(
-    ids: Integer[np.ndarray, "T"], offsets: Integer[np.ndarray, "N1"]
+    ids: Integer[np.ndarray, "T"], edges: Integer[np.ndarray, "N1"]
 ) -> UInt64[np.ndarray, "N"]:
     """A number drawn for each token, times one drawn for its place, summed modulo 2^64."""
-    of_token = _drawn(0, int(ids.max(initial=0)) + 1)
-    of_place = _drawn(1, int(np.diff(offsets).max(initial=0)))
-    hashes = np.zeros(len(offsets) - 1, np.uint64)
-    for first in range(0, len(hashes), AT_ONCE):
-        edges = offsets[first : first + AT_ONCE + 1].astype(np.int64)
-        row = np.asarray(ids[edges[0] : edges[-1]])
-        place = np.arange(edges[0], edges[-1]) - np.repeat(edges[:-1], np.diff(edges))
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(of_token[row] * of_place[place])])
-        ends = edges - edges[0]
-        hashes[first : first + AT_ONCE] = sums[ends[1:]] - sums[ends[:-1]]
-    return hashes
+    row, lengths = ids[edges[0] : edges[-1]], np.diff(edges)
+    of_token = _drawn(0, int(row.max(initial=0)) + 1)
+    of_place = _drawn(1, int(lengths.max(initial=0)))
+    place = np.arange(edges[0], edges[-1]) - np.repeat(edges[:-1], lengths)
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(of_token[row] * of_place[place])])
+    ends = edges - edges[0]
+    return sums[ends[1:]] - sums[ends[:-1]]
 
 
 def _drawn(seed: int, count: int) -> UInt64[np.ndarray, "N"]:

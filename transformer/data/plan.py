@@ -5,6 +5,7 @@ pairs of like lengths share a bucket: one batch shape, chosen so that little is 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import Config, DataConfig
+from transformer.data.spilled import parts, spilled
 from transformer.data.token_store import TokenPairs
 from transformer.errors import UserError
 
@@ -20,6 +22,9 @@ MOST_LENGTHS = 64
 
 SHAPES_TO_SCORE = 4
 """Batch shapes of a text that is only read: each is compiled for few batches."""
+
+UNUSED = -1
+"""Stands for the lengths of a pair that is too long or has an empty sentence."""
 
 TARGET_COST = 2
 """What a target position costs, in source positions: it attends twice, and gets logits."""
@@ -52,6 +57,8 @@ class BatchPlan:
     """Pairs that are too long, or have an empty sentence."""
     tokens: int
     """Of source and target of all members, EOS included."""
+    target_tokens: int
+    """Those of an epoch that are to be predicted at most: of the source where it is alone."""
 
     def padding(self, rows_multiple: int = 1) -> float:
         """Share of the source and target positions of an epoch that hold PAD, where rows are padded
@@ -61,11 +68,6 @@ class BatchPlan:
             for m, bucket in zip(self.members, self.buckets)
         )
         return float(1 - self.tokens / positions)
-
-    def target_tokens(self, pairs: TokenPairs) -> int:
-        """Tokens of an epoch that are to be predicted at most, EOS included, padding not."""
-        lengths = pairs.target_lengths if pairs.target_lengths.any() else pairs.source_lengths
-        return int(sum(lengths[members].sum() for members in self.members))
 
     @property
     def counts(self) -> list[tuple[Bucket, int]]:
@@ -80,8 +82,11 @@ class BatchPlan:
     @property
     def digest(self) -> str:
         """Of shapes and members: a Position means the same in two plans with the same digest."""
-        parts = [repr(self.buckets).encode(), *(members.tobytes() for members in self.members)]
-        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+        sha256 = hashlib.sha256(repr(self.buckets).encode())
+        for members in self.members:
+            for part in parts(len(members)):
+                sha256.update(members[part].astype(np.int64))
+        return sha256.hexdigest()[:16]
 
 
 def make_plan(pairs: TokenPairs, data: DataConfig) -> BatchPlan:
@@ -89,21 +94,60 @@ def make_plan(pairs: TokenPairs, data: DataConfig) -> BatchPlan:
 
     Raises UserError when no pair is usable, or data.batch_tokens cannot hold the longest.
     """
-    source, target = pairs.source_lengths, pairs.target_lengths
-    usable = np.maximum(source, target) <= data.max_length
-    for side in data.sides:
-        usable &= {"source": source, "target": target}[side] > 1  # more than EOS
-    numbers = np.flatnonzero(usable)
-    if not len(numbers):
+    counted: Counter[int] = Counter()
+    for part in parts(len(pairs)):
+        found, times = np.unique(_lengths(pairs, data, part), return_counts=True)
+        counted.update(dict(zip(found.tolist(), times.tolist())))
+    left_out = counted.pop(UNUSED, 0)
+    if not counted:
         raise UserError(
             f"none of the {len(pairs)} sentences can be used: each is empty, or has more than "
             f"data.max_length ({data.max_length}) tokens"
         )
-    source, target = source[numbers], target[numbers]
-    buckets, bucket_of = plan_buckets(source, target, data.num_buckets, data.batch_tokens)
-    members = tuple(numbers[bucket_of == i] for i in range(len(buckets)))
-    tokens = int(source.sum() + target.sum())
-    return BatchPlan(buckets, members, len(pairs) - len(numbers), tokens)
+    lengths = np.array(sorted(counted))
+    counts = np.array([counted[both] for both in lengths.tolist()])
+    source, target = np.divmod(lengths, data.max_length + 1)
+    buckets, bucket_of = plan_buckets(source, target, counts, data.num_buckets, data.batch_tokens)
+    members = _members(pairs, data, lengths, bucket_of, counts)
+    tokens = int(counts @ (source + target))
+    return BatchPlan(buckets, members, left_out, tokens, int(counts @ target) or tokens)
+
+
+def _lengths(pairs: TokenPairs, data: DataConfig, part: slice) -> np.ndarray:
+    """Both lengths of each pair as one number, in the order of the lengths, or UNUSED."""
+    source, target = pairs.lengths(part)
+    usable = np.maximum(source, target) <= data.max_length
+    for side in data.sides:
+        usable &= {"source": source, "target": target}[side] > 1  # more than EOS
+    return np.where(usable, source * (data.max_length + 1) + target, UNUSED)
+
+
+def _members(
+    pairs: TokenPairs,
+    data: DataConfig,
+    lengths: np.ndarray,
+    bucket_of: np.ndarray,
+    counts: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    """For each bucket the numbers of its pairs, where `bucket_of` knows that of all lengths."""
+    lengths, bucket_of = np.append(UNUSED, lengths), np.append(UNUSED, bucket_of)
+    buckets = spilled(
+        (
+            bucket_of[np.searchsorted(lengths, _lengths(pairs, data, part))]
+            for part in parts(len(pairs))
+        ),
+        np.int16,
+        len(pairs),
+    )
+    sizes = np.bincount(bucket_of[1:], counts).astype(int)
+    return tuple(
+        spilled(
+            (part.start + np.flatnonzero(buckets[part] == bucket) for part in parts(len(pairs))),
+            np.uint32,
+            size,
+        )
+        for bucket, size in enumerate(sizes.tolist())
+    )
 
 
 def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPlan:
@@ -117,14 +161,16 @@ def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPl
         better &= cost < cheapest
         bucket_of[better], cheapest[better] = index, cost
     members = tuple(numbers[bucket_of == index] for index in range(len(plan.buckets)))
-    return replace(plan, members=members, tokens=int(source.sum() + target.sum()))
+    tokens = int(source.sum() + target.sum())
+    return replace(plan, members=members, tokens=tokens, target_tokens=int(target.sum()) or tokens)
 
 
 def plan_to_score(config: Config, pairs: TokenPairs) -> BatchPlan:
     """A plan with few shapes, for text that is only read: left out are empty sentences, and those
     that are longer than what is trained on and than `decode.max_source_length`, or than learned
     positions reach."""
-    longest = int(max(pairs.source_lengths.max(), pairs.target_lengths.max()))
+    sides = (side for part in parts(len(pairs)) for side in pairs.lengths(part))
+    longest = max((int(side.max()) for side in sides), default=0)
     if longest < 2:
         raise UserError(f"there is nothing to score: all {len(pairs)} sentences are empty")
     longest = min(longest, max(config.data.max_length, config.decode.max_source_length))
@@ -138,14 +184,16 @@ def plan_to_score(config: Config, pairs: TokenPairs) -> BatchPlan:
 def plan_buckets(
     source_lengths: np.ndarray,
     target_lengths: np.ndarray,
+    counts: np.ndarray,
     num_buckets: int,
     batch_tokens: int,
 ) -> tuple[tuple[Bucket, ...], np.ndarray]:
-    """At most `num_buckets` batch shapes with little padding, and the bucket of each pair.
+    """At most `num_buckets` batch shapes with little padding for so many pairs of each length, and
+    the bucket of each length.
 
     Every pair goes to the cheapest shape that it fits into. Beginning with the one that all fit
     into, the shape that saves most is added until there are enough. It works on a table of lengths
-    (EOS included), so its time hardly grows with the corpus.
+    (EOS included), so its time does not grow with the corpus.
 
     Raises UserError when the longest pair exceeds `batch_tokens`.
     """
@@ -155,7 +203,7 @@ def plan_buckets(
             f"data.batch_tokens ({batch_tokens}) is too small for a sentence of {longest} tokens: "
             f"set it to at least {longest}, or lower data.max_length"
         )
-    table = _LengthTable.of(source_lengths, target_lengths)
+    table = _LengthTable.of(source_lengths, target_lengths, counts)
     choices = [table.buckets(shapes, batch_tokens) for shapes in _growing_sets(table, num_buckets)]
     # The last batch of a bucket need not be full: in a small corpus, fewer shapes may pad less.
     buckets, bucket_of_cell = min(choices, key=lambda choice: choice.cost)[:2]
@@ -177,14 +225,17 @@ class _LengthTable(NamedTuple):
     target: np.ndarray
     counts: np.ndarray
     cells: tuple[np.ndarray, np.ndarray]
-    """i and j of each pair."""
+    """i and j of each pair of lengths."""
 
     @classmethod
-    def of(cls, source_lengths: np.ndarray, target_lengths: np.ndarray) -> "_LengthTable":
-        source, target = _steps(source_lengths), _steps(target_lengths)
+    def of(
+        cls, source_lengths: np.ndarray, target_lengths: np.ndarray, times: np.ndarray
+    ) -> "_LengthTable":
+        source, target = _steps(source_lengths, times), _steps(target_lengths, times)
         i, j = np.searchsorted(source, source_lengths), np.searchsorted(target, target_lengths)
-        counts = np.bincount(i * len(target) + j, minlength=len(source) * len(target))
-        return cls(source, target, counts.reshape(len(source), len(target)), (i, j))
+        counts = np.zeros((len(source), len(target)), int)
+        np.add.at(counts, (i, j), times)
+        return cls(source, target, counts, (i, j))
 
     def buckets(self, shape_of_cell: np.ndarray, batch_tokens: int) -> _Buckets:
         """Those of the cells that share a shape: as long as their longest pairs, no longer."""
@@ -202,13 +253,14 @@ class _LengthTable(NamedTuple):
         return _Buckets(tuple(buckets), bucket_of_cell, cost)
 
 
-def _steps(lengths: np.ndarray) -> np.ndarray:
+def _steps(lengths: np.ndarray, times: np.ndarray) -> np.ndarray:
     """The lengths that a shape may have: all that occur, or where they are many, quantiles."""
-    occurring = np.unique(lengths)
+    occurring, which = np.unique(lengths, return_inverse=True)
     if len(occurring) <= MOST_LENGTHS:
         return occurring
-    shares = np.linspace(0, 1, MOST_LENGTHS)
-    return np.unique(np.quantile(lengths, shares, method="higher"))
+    upto = np.cumsum(np.bincount(which, times))
+    places = np.ceil(np.linspace(0, 1, MOST_LENGTHS) * (upto[-1] - 1))
+    return np.unique(occurring[np.searchsorted(upto, places, side="right")])
 
 
 def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:

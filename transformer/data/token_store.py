@@ -14,12 +14,13 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.corpus import Split, fingerprint, read_pairs
+from transformer.data.telling import Tell, in_silence, told_of
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
 from transformer.errors import UserError
 from transformer.machine.cache import cache_folder
 
-FORMAT = 2
+FORMAT = 3
 """Part of every cache key; raised when what is stored changes."""
 
 CHUNK = 20_000
@@ -49,6 +50,11 @@ class TokenPairs:
         source = slice(*self.source_offsets[number : number + 2])
         target = slice(*self.target_offsets[number : number + 2])
         return self.source_ids[source].tolist(), self.target_ids[target].tolist()
+
+    def lengths(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens in each source and each target sentence of a part of the pairs, EOS included."""
+        edges = slice(part.start, part.stop + 1)
+        return np.diff(self.source_offsets[edges]), np.diff(self.target_offsets[edges])
 
     @property
     def source_lengths(self) -> np.ndarray:
@@ -118,8 +124,11 @@ def _windows(data: DataConfig, offsets: np.ndarray) -> np.ndarray:
     return np.append(np.repeat(edges[:-1], parts) + within, edges[-1])
 
 
-def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> TokenPairs:
-    """A split as token ids, from the user's cache folder or encoded and stored there.
+def encode_pairs(
+    data: DataConfig, tokenizers: Tokenizers, split: Split, tell: Tell = in_silence
+) -> TokenPairs:
+    """A split as token ids, from the user's cache folder or encoded and stored there; `tell` hears
+    how far it is.
 
     The entry's name is a hash of the corpus and the tokenizers, so a changed file is encoded
     again; so is an entry that is damaged. Raises UserError when the corpus cannot be read or the
@@ -130,7 +139,7 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
     entry = cache_folder() / f"tokens-{key}"
     if not _is_intact(entry):
         try:
-            _store(entry, data, tokenizers, split)
+            _store(entry, data, tokenizers, split, tell)
         except OSError as error:
             raise UserError(
                 f"cannot store the encoded corpus in {entry.parent} ({error.strerror or error}): "
@@ -141,19 +150,24 @@ def encode_pairs(data: DataConfig, tokenizers: Tokenizers, split: Split) -> Toke
     )
 
 
-def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split) -> None:
+def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, tell: Tell) -> None:
     """Encode a split into the folder `entry`, which appears only when it is complete."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=entry.parent, prefix="unfinished-") as temporary:
         work = Path(temporary) / entry.name
         work.mkdir()
-        pairs = read_pairs(data, split)
+        pairs = told_of(read_pairs(data, split), f"encoding the {split} data", tell)
+        ends = {side: np.zeros(1, np.int64) for side in tokenizers._fields}
+        for side, begin in ends.items():
+            _append(work / f"{side}_offsets", begin)
         while chunk := list(itertools.islice(pairs, CHUNK)):
             for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*chunk)):
                 rows = _rows(data, side, tokenizer, sentences)
                 ids, lengths = flat(rows, _id_type(tokenizer))
-                _append(work / f"{side}_lengths", lengths)
+                following = ends[side][-1] + offsets(lengths)[1:]
+                _append(work / f"{side}_offsets", following)
                 _append(work / f"{side}_ids", ids)
+                ends[side] = following
         checksums = {path.name: _checksum(path) for path in work.iterdir()}
         (work / CHECKSUMS).write_text(json.dumps(checksums))
         shutil.rmtree(entry, ignore_errors=True)
@@ -191,8 +205,8 @@ def _is_intact(entry: Path) -> bool:
 
 
 def _open(entry: Path, side: str, tokenizer: Tokenizer | Labels) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of one side, memory-mapped, and its offsets."""
-    begins = offsets(np.fromfile(entry / f"{side}_lengths", np.int32))
+    """The ids of one side and its offsets, memory-mapped."""
+    begins = np.memmap(entry / f"{side}_offsets", np.int64, mode="r")
     if begins[-1] == 0:  # an empty file cannot be mapped
         return np.zeros(0, _id_type(tokenizer)), begins
     return np.memmap(entry / f"{side}_ids", _id_type(tokenizer), mode="r"), begins

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
+from transformer.data.telling import Tell, in_silence, told_of
 from transformer.data.tokenizer import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from transformer.errors import UserError
 from transformer.model.batch import Batch
@@ -78,15 +79,16 @@ def texts_of(tokenizers: Tokenizers, batch: Batch) -> list[str]:
     return ["\t".join(" ".join(text.split()) for text in row) for row in zip(*texts)]
 
 
-def make_tokenizers(data: DataConfig) -> Tokenizers:
-    """The user's own tokenizers, or new ones trained on the training split.
+def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
+    """The user's own tokenizers, or new ones trained on the training split; `tell` hears how far
+    reading it is.
 
     Raises UserError when that fails, or when a shared vocabulary is asked of two models.
     """
     paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
     if data.shared_vocabulary:
         models = [load_tokenizer(path, data.lowercase) for path in paths] or [
-            _train(data, data.sides)
+            _train(data, data.sides, tell)
         ]
         if models[0] != models[-1]:
             raise UserError(
@@ -96,7 +98,7 @@ def make_tokenizers(data: DataConfig) -> Tokenizers:
         return Tokenizers(models[0], make_labels(data) if data.label_column else models[0])
     if paths:
         return Tokenizers(*(load_tokenizer(path, data.lowercase) for path in paths))
-    return Tokenizers(_train(data, ("source",)), _train(data, ("target",)))
+    return Tokenizers(_train(data, ("source",), tell), _train(data, ("target",), tell))
 
 
 def make_labels(data: DataConfig) -> Labels:
@@ -107,10 +109,12 @@ def make_labels(data: DataConfig) -> Labels:
     return Labels(names)
 
 
-def _train(data: DataConfig, sides: tuple[str, ...]) -> Tokenizer:
+def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
     """A tokenizer of the source sentences, the target sentences, or both."""
     columns = [("source", "target").index(side) for side in sides]
-    sentences = (pair[column] for pair in read_pairs(data, "train") for column in columns)
+    languages = " and ".join(getattr(data, side) for side in sides)
+    pairs = told_of(read_pairs(data, "train"), f"reading for the vocabulary of {languages}", tell)
+    sentences = (pair[column] for pair in pairs for column in columns)
     try:
         return train_tokenizer(
             sentences,
@@ -121,7 +125,6 @@ def _train(data: DataConfig, sides: tuple[str, ...]) -> Tokenizer:
             data.lowercase,
         )
     except UserError as error:
-        languages = " and ".join(getattr(data, side) for side in sides)
         raise UserError(f"vocabulary of {languages}: {error}") from error
 
 

@@ -28,18 +28,20 @@ def quiet_interrupts() -> Iterator[None]:
 
 @contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """Within a command Ctrl-C ends the process at once: for long work that Python cannot stop.
+    """Within a command Ctrl-C and SIGTERM end the process at once: for long work that Python
+    cannot stop.
 
     Elsewhere, in a notebook say, nothing changes: that process is not ours to end.
     """
-    if signal.getsignal(signal.SIGINT) is not _interrupt:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = [number for number, handler in before.items() if handler in (_interrupt, _end)]
+    for number in ours:
+        signal.signal(number, signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, _interrupt)
+        for number in ours:
+            signal.signal(number, before[number])
 
 
 def end_cleanly() -> None:

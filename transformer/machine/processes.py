@@ -1,8 +1,8 @@
 """Processes that train together: they join, agree, wait for each other, and are missed.
 
-Each tells the others every second that it is alive. One that is silent for too long, or says that
-it has failed, ends the others: with a sentence that names it, and an exit code of its own. So no
-wait needs an end of its own. What is not seen is a process that is alive and does not go on.
+Each tells the others every second that it is alive, and how far it has come. One that is silent for
+too long, or says that it has failed, ends the others: with a sentence that names it, and an exit
+code of its own. So do all when none has come further for long. So no wait needs an end of its own.
 """
 
 import contextlib
@@ -19,12 +19,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 import jax
 from jax._src import distributed  # the service of jax.distributed has no public name
 
 from transformer.errors import UserError, is_out_of_memory, one_line
+
+Item = TypeVar("Item")
 
 ANOTHER_IS_LOST = 3
 """Exit code of a process that ends because another one is gone, silent, or has failed."""
@@ -36,8 +38,13 @@ TIMES_TO_COME = 5
 TIME_TO_READ = 5
 """Seconds that a process which fails leaves to the others to hear of it."""
 
+AGAIN = "start the same command again in all processes to go on from the last checkpoint"
+
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "sentencepiece")
 """What must be the same in all processes."""
+
+MOST_NAMED = 8
+"""So many processes are named where more are meant."""
 
 STATUS = re.compile("(UNKNOWN|INTERNAL|UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
 """What XLA's errors begin with, whatever Python makes of them."""
@@ -46,14 +53,38 @@ _handlers = []
 """What C calls must not be garbage."""
 
 
+class Place(NamedTuple):
+    """How far a process has come: how often it said so, and what it said."""
+
+    number: int = 0
+    name: str = "its start"
+
+
+_here = Place()
+
+
+def reached(name: str) -> None:
+    """Tells the other processes, within a second, how far this one has come."""
+    global _here
+    _here = Place(_here.number + 1, name)
+
+
+def marked(stream: Iterator[Item], step: int) -> Iterator[Item]:
+    """The stream; taking the next of it says that an update begins, the one after `step` first."""
+    for number, item in enumerate(stream, step + 1):
+        reached(f"update {number:,}")
+        yield item
+
+
 @contextmanager
-def joined(patience: int) -> Iterator[None]:
+def joined(patience: int, stall: int) -> Iterator[None]:
     """Inside, this process is one of several that train together.
 
     Slurm, Open MPI, Kubernetes and TPU pods say themselves who the others are; elsewhere three
     variables do: JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and
     JAX_PROCESS_ID. Raises UserError when nobody says it. Ends this process when the others do not
-    come, or when one of them is silent for `patience` seconds.
+    come, when one of them is silent for `patience` seconds, or when none has reached anything for
+    `stall` seconds.
     """
     end_on_abort(lambda: _who_did_not_come(TIMES_TO_COME * patience))
     jax.config.update("jax_enable_preemption_service", False)  # train.py hears SIGTERM itself
@@ -71,7 +102,7 @@ def joined(patience: int) -> Iterator[None]:
             f"--distributed: cannot join the other processes ({one_line(error)}); set "
             "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID for each of them"
         ) from error
-    watch = Watch(patience)
+    watch = Watch(patience, stall)
     end_on_abort(watch.who_is_gone)
     try:
         agree("versions", {name: importlib.metadata.version(name) for name in LIBRARIES})
@@ -109,10 +140,12 @@ def _who_did_not_come(seconds: int) -> str:
 class Watch:
     """Tells the others every second that this process is alive, and listens to them."""
 
-    def __init__(self, patience: int):
-        self.own, self.patience = distributed.global_state.process_id, patience
-        self.heard = {other: "" for other in range(count()) if other != self.own}
-        self.silence = dict.fromkeys(self.heard, 0.0)
+    def __init__(self, patience: int, stall: int):
+        self.own, self.patience, self.stall = distributed.global_state.process_id, patience, stall
+        self.heard = dict.fromkeys(range(count()), "")
+        self.places = dict.fromkeys(self.heard, Place())
+        self.silence = {other: 0.0 for other in self.heard if other != self.own}
+        self.standstill = 0.0
         self.stopped = threading.Event()
         self.threads = [
             threading.Thread(target=work, daemon=True)
@@ -131,28 +164,46 @@ class Watch:
         """Hangs where the first process no longer answers: then all are silent."""
         for beat in itertools.count():
             with contextlib.suppress(RuntimeError):  # that counts as silence
-                service().key_value_set(f"alive/{self.own}", str(beat), allow_overwrite=True)
-                for other, word in words("alive").items():
-                    if other in self.heard and self.heard[other] != word:
-                        self.heard[other], self.silence[other] = word, 0.0
+                word = json.dumps([beat, *_here])
+                service().key_value_set(f"alive/{self.own}", word, allow_overwrite=True)
+                for process, word in words("alive").items():
+                    if self.heard[process] != word:
+                        self._hear(process, word)
                 for other, sentence in words("failed").items():
                     self._answer(other, sentence)
             if self.stopped.wait(SECOND):
                 return
 
+    def _hear(self, process: int, word: str) -> None:
+        """What the table says of a process, of this one too, if it is news."""
+        self.heard[process] = word
+        if process in self.silence:
+            self.silence[process] = 0.0
+        place = Place(*json.loads(word)[1:])
+        if self.places[process] != place:
+            self.places[process], self.standstill = place, 0.0
+
     def _answer(self, other: int, sentence: str) -> None:
         if other != self.own and not self.stopped.is_set():
             say("read")
-            if self.own == 0:  # the table goes with this process: the other has still to leave
-                time.sleep(2 * SECOND)
+            self._let_others_leave()
             end(f"process {other} has failed: {sentence}")
+
+    def _let_others_leave(self) -> None:
+        """The table goes with the first process: the others have still to read it."""
+        if self.own == 0:
+            time.sleep(3 * SECOND)
 
     def _judge(self) -> None:
         """Counts seconds of its own, which stand still while this process is frozen itself."""
         while not self.stopped.wait(SECOND):
+            self.standstill += SECOND
             for other in self.silence:
                 self.silence[other] += SECOND
             if sentence := self._missing():
+                end(sentence)
+            if sentence := self._stuck():
+                self._let_others_leave()
                 end(sentence)
 
     def _missing(self) -> str | None:
@@ -162,11 +213,25 @@ class Watch:
         if not lost:
             return None
         one = len(lost) == 1
-        names = f"process{'' if one else 'es'} {', '.join(map(str, lost))} of {count()}"
+        names = f"process{'' if one else 'es'} {_shortened([*map(str, lost)])} of {count()}"
         return (
             f"{names} {'has' if one else 'have'} not been heard of for {self.patience} s "
-            "(--partner-timeout): see what became of it, then start the same command again in all "
-            "processes to go on from the last checkpoint"
+            f"(--partner-timeout), since {self.places[lost[0]].name}: see what became of it, then "
+            f"{AGAIN}"
+        )
+
+    def _stuck(self) -> str | None:
+        """Where they all stand: the one behind the others is the one that they wait for."""
+        if self.standstill < self.stall:
+            return None
+        at: dict[str, list[str]] = {}
+        for process, place in self.places.items():
+            at.setdefault(place.name, []).append(str(process))
+        stand = "; ".join(f"at {name}: {_shortened(processes)}" for name, processes in at.items())
+        return (
+            f"no process has come further for {self.stall} s (--stall-timeout); where the "
+            f"{count()} processes stand: {stand}; see what the last of them waits for (a disk, a "
+            f"device), then {AGAIN}"
         )
 
     def who_is_gone(self) -> str | None:
@@ -177,9 +242,8 @@ class Watch:
             socket.create_connection((host.strip("[]"), int(port)), timeout=SECOND).close()
         except OSError:
             return (
-                f"the first process, 0 of {count()}, at {address}, is gone: see what "
-                "became of it, then start the same command again in all processes to go on from "
-                "the last checkpoint"
+                f"the first process, 0 of {count()}, at {address}, is gone since "
+                f"{self.places[0].name}: see what became of it, then {AGAIN}"
             )
         return None
 
@@ -199,6 +263,11 @@ class Watch:
                 if len(words("read")) == len(self.heard):
                     break
                 time.sleep(SECOND / 10)
+
+
+def _shortened(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
 
 
 def _is_of_xla(error: BaseException) -> bool:
@@ -250,6 +319,7 @@ def wait_for(what: str, process: int) -> str:
 
 def meet(what: str) -> None:
     """Goes on when all processes have come here."""
+    reached(what)
     say(f"met: {what}")
     for process in range(count()):
         wait_for(f"met: {what}", process)
@@ -266,6 +336,7 @@ def first_process_first(what: str) -> Iterator[None]:
         return
     if not is_first():
         wait_for(f"made: {what}", 0)
+    reached(what)
     yield
     if is_first():
         say(f"made: {what}")

@@ -126,7 +126,7 @@ class Updates:
             program = largest.result()
             check_fits(program, free)
         except BaseException:
-            self._compiler.shutdown(wait=False, cancel_futures=True)
+            self.close()
             raise
         self.told = (
             f"{program.beside / 1e9:.2f} GB in an update, beside {program.arguments / 1e9:.2f} GB "
@@ -139,8 +139,8 @@ class Updates:
         return self._programs[_shape(batch)].result().run(state, batch)
 
     def close(self) -> None:
-        """Compiles no more; waits for what is being compiled."""
-        self._compiler.shutdown(cancel_futures=True)
+        """Compiles no more; what is being compiled, only the end of Python waits for."""
+        self._compiler.shutdown(wait=False, cancel_futures=True)
 
 
 def _shape(batch: Batch) -> Shape:

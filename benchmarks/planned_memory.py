@@ -1,0 +1,93 @@
+"""What `train.py --plan` says that an update takes, beside what it takes.
+
+    python -m benchmarks.planned_memory
+    python -m benchmarks.planned_memory configs/quickstart.py        tries the script
+
+Needs Linux, and nothing besides the project; about 12 GB for configs/wmt14_base.py. For each config
+in a process of its own: a full batch of `data.batch_tokens` tokens in sentences of 32, its update
+compiled, and computed three times. `planned` is the state, the batch and what XLA's plan has in
+between; `measured` the most resident memory from there on, above that before there was a state.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import tyro
+
+from benchmarks.measure import (
+    forget_peak,
+    in_own_process,
+    machine,
+    memory_status,
+    parse_lists,
+    table,
+    versions,
+)
+from transformer.commands.program import run_command
+from transformer.config import Config
+from transformer.config.files import load_config
+from transformer.data.batching import sample
+from transformer.data.plan import Bucket
+from transformer.errors import UserError
+from transformer.machine.malloc import keep_memory, return_memory
+from transformer.training import sharding
+from transformer.training.programs import compile_update
+
+LENGTH = 32
+CONFIGS = ("quickstart", "multi30k", "lm_quickstart", "mlm_quickstart", "wmt14_base")
+
+
+@dataclass(frozen=True)
+class PlannedMemory:
+    """Hold the plan of an update's memory against what it takes."""
+
+    config_files: tyro.conf.Positional[tuple[Path, ...]] = tuple(
+        Path(f"configs/{name}.py") for name in CONFIGS
+    )
+    """Config files, of translators, language models and masked models."""
+
+
+def main(words: list[str]) -> None:
+    command = parse_lists(PlannedMemory, words, "python -m benchmarks.planned_memory")
+    if memory_status("VmHWM") is None:
+        raise UserError("how much memory a process takes, only Linux tells")
+    print(f"{machine()}\n{versions('jax')}", flush=True)
+    rows = []
+    for path in command.config_files:
+        planned, measured = in_own_process(update_memory, load_config(path))
+        row = {
+            "config": path.stem,
+            "planned MB": f"{planned / 1e6:,.0f}",
+            "measured MB": f"{measured / 1e6:,.0f}",
+            "measured / planned": f"{measured / planned:.2f}",
+        }
+        print(row, flush=True)
+        rows.append(row)
+    print(f"\n{table(rows)}")
+
+
+def update_memory(config: Config) -> tuple[int, int]:
+    """Bytes that an update takes by its plan, and those that it takes."""
+    keep_memory()  # as train.py
+    config = config.with_vocabularies(config.data.vocab_size, config.data.vocab_size)
+    mesh, batch = sharding.make_mesh(), sample(config, full_bucket(config))
+    program = compile_update(mesh, config, batch)
+    return_memory()
+    before = memory_status("VmRSS")
+    state = sharding.new_state(mesh, config)
+    return_memory()
+    forget_peak()
+    for _ in range(3):
+        state, _ = jax.block_until_ready(program.run(state, batch))
+    return program.memory, memory_status("VmHWM") - before
+
+
+def full_bucket(config: Config) -> Bucket:
+    """The shape of a batch of `data.batch_tokens`; of length 0 is the side that does not exist."""
+    source, target = (LENGTH * (side in config.data.sides) for side in ("source", "target"))
+    return Bucket(config.data.batch_tokens // LENGTH, source, target)
+
+
+if __name__ == "__main__":
+    run_command(main)
