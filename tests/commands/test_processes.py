@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 from small_run import run, start
-from test_resume import final_state, mid_save, mid_validation, updating
+from test_resume import assert_same_end, final_state, mid_save, mid_validation, updating
 
 
 def free_port() -> int:
@@ -87,6 +87,37 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
         assert "the first process, 0 of 2" in sentence and "is gone" in sentence
     else:
         assert f"process {lost} of 2 has not been heard of for 5 s" in sentence
+
+
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory):
+    """The folder of a run by two processes that nothing disturbs, and its words."""
+    folder = tmp_path_factory.mktemp("two") / "whole"
+    words = [config, "--train.steps", 60, "--train.validate-every", 20, "--partner-timeout", 5]
+    both = start_two(*words, "--run", folder)
+    said = outputs(both)
+    assert [process.returncode for process in both] == [0, 0], said
+    return folder, words
+
+
+@pytest.mark.parametrize("fault, lost, moment", FAULTS if "FAULTS" in os.environ else FAULTS[1:2])
+def test_the_same_command_goes_on_as_if_nothing_had_been_lost(whole, tmp_path, fault, lost, moment):
+    (undisturbed, words), folder = whole, tmp_path / "both"
+    both = start_two(*words, "--run", folder)
+    try:
+        while not MOMENTS[moment](folder):
+            assert [process.poll() for process in both] == [None, None]
+            time.sleep(0.005)
+        both[lost].send_signal(fault)
+        both[1 - lost].communicate(timeout=60)
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    both = start_two(*words, "--run", folder)
+    said = outputs(both)
+    assert [process.returncode for process in both] == [0, 0], said
+    assert_same_end(folder, undisturbed)
 
 
 STUCK = """
