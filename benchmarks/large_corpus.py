@@ -49,10 +49,10 @@ class LargeCorpus:
 
     pairs: tuple[Positive, ...] = (1_000_000, 20_000_000)
     """Sizes."""
-    vocab_size: Positive = 32_000
+    vocab_size: Positive = 16_000
     """Of the vocabulary, of both sides."""
-    folder: Path | None = None
-    """Where text and tokens go and are removed from; by default where temporary files do."""
+    folder: Path = Path(tempfile.gettempdir())
+    """Where text and tokens go, and are removed from."""
 
 
 def main(words: list[str]) -> None:

@@ -29,7 +29,7 @@ def test_text_is_written_whole_or_not_at_all(tmp_path):
     write_text(path, "before")
     with pytest.raises(UnicodeEncodeError):
         write_text(path, "after \ud800")
-    assert path.read_text() == "before"
+    assert path.read_text() == "before" and os.listdir(tmp_path) == ["file"]
 
 
 def test_a_full_disk_is_named_with_the_file(tmp_path, monkeypatch):

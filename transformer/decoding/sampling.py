@@ -155,10 +155,12 @@ def restricted(choice: Choice, logits: Float[Array, "B W V"]) -> Float[Array, "B
 
 def _among_the_likeliest(choice: Choice, logits: Float[Array, "B W V"]) -> Float[Array, "B W V"]:
     ranked = -jnp.sort(-logits, axis=-1)
+    rank = jnp.arange(logits.shape[-1])
     k = jnp.where(choice.top_k > 0, choice.top_k, logits.shape[-1])
-    ranked = jnp.where(jnp.arange(logits.shape[-1]) < k, ranked, -jnp.inf)
+    ranked = jnp.where(rank < k, ranked, -jnp.inf)
     probabilities = jax.nn.softmax(ranked)
     before = jnp.cumsum(probabilities, -1) - probabilities
-    is_in = ((before < choice.top_p) | (choice.top_p >= 1)) & (ranked > -jnp.inf)
+    within = (rank == 0) | (before < choice.top_p) | (choice.top_p >= 1)
+    is_in = within & (ranked > -jnp.inf)
     least = jnp.where(is_in, ranked, jnp.inf).min(-1, keepdims=True)
     return jnp.where(logits >= least, logits, -jnp.inf)

@@ -10,10 +10,14 @@ from transformer.errors import naming
 def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    with naming(temporary):
-        temporary.write_text(text, encoding="utf-8")
-    sync(temporary)
-    os.replace(temporary, path)
+    try:
+        with naming(temporary):
+            temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     sync(path.parent)
 
 
