@@ -17,6 +17,7 @@ from transformer.commands.program import run_command
 from transformer.commands.verify_resume import verify_resume
 from transformer.config.files import to_json
 from transformer.errors import UserError
+from transformer.machine.interrupts import end_cleanly
 from transformer.runs.folder import has_checkpoints, load_run_config
 
 
@@ -39,6 +40,7 @@ def main(words: list[str]) -> None:
     from transformer.machine import devices, processes
     from transformer.runs.folder import held
 
+    end_cleanly()
     with ExitStack() as until_the_end:
         if command.distributed:
             timeouts = command.partner_timeout, command.stall_timeout
@@ -146,7 +148,6 @@ def train(command: TrainCommand) -> None:
     from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
-    from transformer.machine.interrupts import ended_by_interrupts
     from transformer.machine.malloc import return_memory
     from transformer.machine.memory import free_memory
     from transformer.model.params import count_params, with_classifier
@@ -175,7 +176,7 @@ def train(command: TrainCommand) -> None:
 
     def tell(line: str) -> None:
         say(line)
-        processes.reached(line)
+        processes.reached(line.partition(":")[0])
 
     mesh = sharding.make_mesh()
     processes.agree("settings", identity(config) | {"this program": __version__})
@@ -293,6 +294,7 @@ def train(command: TrainCommand) -> None:
 
     def validate(state) -> dict[str, float]:
         held_out_batches = one_epoch(config, held_out, held_out_plan)
+        held_out_batches = processes.marked(held_out_batches, "batch of the validation")
         params = sharding.whole(mesh, state.result)
         losses = losses_of(sentence_sums, params, held_out_batches)
         reporter.check("validation loss", int(state.step), losses.loss[0])
@@ -338,11 +340,10 @@ def train(command: TrainCommand) -> None:
     stream = batches(pairs, plan, config.train.seed, position, arrangement(config), draw)
     if command.profile and first:
         stream = profiled(stream, folder / "profile")
-    stream = processes.marked(stream, step)
+    stream = processes.marked(stream, "update", step)
     over = step >= config.train.steps or patience.is_out
     shapes = [] if over else first_uses(plan, config.train.seed, position)
-    with ended_by_interrupts():  # there is nothing to save yet
-        updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
+    updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
     if updates.told:
         say(f"memory      {updates.told}")
     checkpoints = Checkpoints(folder, config)
@@ -364,7 +365,7 @@ def train(command: TrainCommand) -> None:
             checkpoints.close()
         raise
     finally:
-        updates.close()
+        updates.cancel()
         reporter.close()
         if metrics:
             metrics.close()
@@ -382,6 +383,7 @@ def train(command: TrainCommand) -> None:
         )
         if reporter.warning:
             say(reporter.warning)
+    updates.close()  # before the processes part: they would not wait for each other for long
 
 
 if __name__ == "__main__":

@@ -34,11 +34,12 @@ from benchmarks.measure import (
 from transformer.commands.program import run_command
 from transformer.config import DataConfig
 from transformer.config.settings import Positive
-from transformer.data.batching import Position, batches
+from transformer.data.batching import Position, batches, first_uses
 from transformer.data.first_look import first_look
 from transformer.data.plan import make_plan
 from transformer.data.token_store import TokenPairs, encode_pairs
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
+from transformer.errors import UserError
 
 PHRASES, WORDS, AT_ONCE = 200_000, 30_000, 10_000
 
@@ -57,6 +58,8 @@ class LargeCorpus:
 
 def main(words: list[str]) -> None:
     command = parse_lists(LargeCorpus, words, "python -m benchmarks.large_corpus")
+    if memory_status("RssAnon") is None:
+        raise UserError("how much memory a process takes, only Linux tells")
     print(f"{machine()}\n{versions('numpy', 'sentencepiece')}", flush=True)
     rows = []
     for size in command.pairs:
@@ -99,11 +102,11 @@ def watched(stage, data: DataConfig, folder: Path) -> tuple[tuple[int, str], flo
 @contextmanager
 def own_memory() -> Iterator[list[int]]:
     """One number: the most bytes that are no file's, above those when it begins."""
-    before, most, over = memory_status("RssAnon") or 0, [0], threading.Event()
+    before, most, over = memory_status("RssAnon"), [0], threading.Event()
 
     def look() -> None:
         while not over.wait(0.02):
-            most[0] = max(most[0], (memory_status("RssAnon") or 0) - before)
+            most[0] = max(most[0], memory_status("RssAnon") - before)
 
     watch = threading.Thread(target=look)
     watch.start()
@@ -146,14 +149,16 @@ def start(data: DataConfig, folder: Path) -> str:
     tokenizers = load_tokenizers(folder, data)
     pairs, opened = timed(encode_pairs, data, tokenizers, "train")
     plan, planned = timed(make_plan, pairs, data)
+    _, ordered = timed(lambda: (plan.digest, first_uses(plan, 0, Position())))
     _, begun = timed(next, batches(pairs, plan, 0, Position()))
     stream = batches(pairs, plan, 1, Position())
     next(stream)
-    _, made = timed(lambda: list(itertools.islice(stream, 200)))
+    read, made = timed(lambda: sum(b.target_out.size for b, _ in itertools.islice(stream, 200)))
     _, looked = timed(first_look, data, pairs, held_out(pairs))
     return (
-        f"opening {opened:.1f} s, plan {planned:.1f} s, first batch {begun:.1f} s, "
-        f"first look {looked:.1f} s; then {made / 200 * 1000:.1f} ms a batch"
+        f"opening {opened:.1f} s, plan {planned:.1f} s, its digest and shapes "
+        f"{ordered:.1f} s, first batch {begun:.1f} s, "
+        f"first look {looked:.1f} s; {read / made / 1e6:.0f} M target positions a second"
     )
 
 

@@ -76,7 +76,8 @@ def test_training_and_scoring_take_it_as_pairs(config, undisturbed, tmp_path):
         (tmp_path / name).write_bytes("".join(f"{line}\n" for line in text).encode())
     files = [tmp_path / "a.en", tmp_path / "a.de"]
     scored = run("eval.py", undisturbed, "--test-files", *files)
-    assert scored.returncode == 0 and "BLEU" in scored.stdout, scored.stderr
+    assert scored.returncode == 0, scored.stderr
+    assert "BLEU" in scored.stdout and f"{len(lines)} sentences" in scored.stdout
 
     words = [config, "--run", tmp_path / "run", "--data.train-files", *files, "--train.steps", 5]
     words += ["--data.validation-files", *files, "--data.vocab-size", 150]

@@ -81,7 +81,8 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
             process.kill()
     sentence = said.splitlines()[-1]
     assert both[1 - lost].returncode == 3
-    assert re.search("since (the checkpoint of )?update [0-9,]+: see what", sentence)
+    place = "((the checkpoint of )?update|batch of the validation) [0-9,]+"
+    assert re.search(f", last at {place}: see what", sentence)
     assert sentence.startswith("error: ") and "start the same command again" in sentence
     if fault == signal.SIGKILL and lost == 0:
         assert "the first process, 0 of 2" in sentence and "is gone" in sentence
@@ -149,8 +150,7 @@ def test_a_process_that_lives_and_does_not_go_on_is_named(config, tmp_path):
         sentence = errors.splitlines()[-1]
         assert process.returncode == 3
         assert "no process has come further for 20 s (--stall-timeout)" in sentence
-        assert re.search(r"at update (8|9|1[0-9]): 0", sentence)
-        assert "at update 7: 1; see what" in sentence
+        assert re.search(r"process 0 at update (8|9|1[0-9]); process 1 at update 7; see", sentence)
         assert "start the same command again" in sentence
 
 

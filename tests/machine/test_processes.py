@@ -1,6 +1,7 @@
 """Processes in one: what needs no second one. The others are in tests/commands."""
 
 import json
+import time
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(watc
     watch.silence |= {1: 10.0, 3: 12.0}
     said = watch._missing()
     assert "processes 1, 3 of 4 have not been heard of for 10 s" in said
-    assert "since update 12: see what" in said
+    assert "last at update 12: see what" in said
     watch.silence[0] = 10.0
     assert "process 0 of 4 has not been heard of" in watch._missing()
 
@@ -100,7 +101,7 @@ def test_where_all_stand_is_said_when_none_has_come_further(watch):
     watch.standstill = 30.0
     said = watch._stuck()
     assert "no process has come further for 30 s (--stall-timeout)" in said
-    assert "at update 20: 0, 2, 3; at update 12: 1; see what" in said
+    assert "processes 0, 2, 3 at update 20; process 1 at update 12; see what" in said
 
 
 def test_a_beat_alone_is_life_and_no_progress(watch):
@@ -113,8 +114,20 @@ def test_a_beat_alone_is_life_and_no_progress(watch):
 
 
 def test_few_of_many_are_named():
-    assert processes._shortened([*map(str, range(8))]) == "0, 1, 2, 3, 4, 5, 6, 7"
-    assert processes._shortened([*map(str, range(20))]) == "0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+    assert processes._shortened([*map(str, range(8))]) == "processes 0, 1, 2, 3, 4, 5, 6, 7"
+    shortened = processes._shortened([*map(str, range(20))])
+    assert shortened == "processes 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+
+
+def test_a_process_that_fails_waits_until_the_others_have_heard_and_no_longer(watch, be):
+    be(0)
+    watch.threads = []
+    for other in (1, 2, 3):
+        processes.service().key_value_set(f"read/{other}", "")
+    begun = time.monotonic()
+    watch.tell(UserError("the disk is full"))
+    assert time.monotonic() - begun < processes.TIME_TO_READ / 2
+    assert processes.words("failed") == {0: "the disk is full"}
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,9 @@ class TrainCommand:
     """Train together with other processes, on one machine or several."""
     partner_timeout: int = 60
     """Seconds after which another process that is silent counts as lost (with --distributed)."""
-    stall_timeout: int = 1800
-    """Seconds after which all end when none has come further (with --distributed): longer than
-    your longest validation, and than compiling or training the vocabulary takes."""
+    stall_timeout: int = 3600
+    """Seconds after which all end when none has come further (with --distributed): more than
+    training the vocabulary, compiling, and a validation's translations take."""
     wandb: str = ""
     """A project of Weights & Biases in which to show the curves too."""
     profile: bool = False

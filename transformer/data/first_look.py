@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Integer, UInt64
 
 from transformer.config import DataConfig
-from transformer.data.spilled import IN_MEMORY, parts, share, spilled
+from transformer.data.spilled import parts, shares
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import UNK
 
@@ -28,11 +28,9 @@ def first_look(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> str
 
 def _findings(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> Iterator[str]:
     counts: Counter[str] = Counter()
-    whole = spilled(_examined(data, pairs, counts), np.uint64, len(pairs))
     validation = np.concatenate([_hashes(held_out, part)[2] for part in parts(len(held_out))])
-    overlap, shares = 0, 1 + len(whole) // IN_MEMORY
-    for number in range(shares):
-        these = share(whole, number, shares)
+    overlap = 0
+    for these in shares(_examined(data, pairs, counts), np.uint64, len(pairs)):
         known = np.unique(these)
         counts[REPEATED] += len(these) - len(known)
         overlap += int(np.isin(validation, known).sum())

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ class BatchPlan:
         """Of all shapes together."""
         return sum(count for _, count in self.counts)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of shapes and members: a Position means the same in two plans with the same digest."""
         sha256 = hashlib.sha256(repr(self.buckets).encode())
@@ -143,7 +144,7 @@ def _members(
     return tuple(
         spilled(
             (part.start + np.flatnonzero(buckets[part] == bucket) for part in parts(len(pairs))),
-            np.uint32,
+            np.uint32 if len(pairs) < 2**32 - 1 else np.int64,
             size,
         )
         for bucket, size in enumerate(sizes.tolist())

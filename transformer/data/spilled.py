@@ -1,7 +1,9 @@
 """Arrays with a number for each pair of a corpus: on disk when there are millions of them."""
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO
 
 import numpy as np
 
@@ -28,22 +30,41 @@ def spilled(arrays: Iterable[np.ndarray], kind: type, count: int) -> np.ndarray:
     """
     if count <= IN_MEMORY:
         return np.concatenate([np.zeros(0, kind), *arrays], dtype=kind, casting="unsafe")
+    with no_space(), unnamed_file() as file:
+        for array in arrays:
+            array.astype(kind, copy=False).tofile(file)
+        file.flush()
+        return np.asarray(np.memmap(file, kind, mode="r", shape=(count,)))
+
+
+def unnamed_file() -> IO[bytes]:
+    """A file in the cache folder that goes when it is closed."""
     folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryFile(dir=folder, prefix="unfinished-")
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """Names the cache folder where something cannot be written into it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder, prefix="unfinished-") as file:
-            for array in arrays:
-                array.astype(kind, copy=False).tofile(file)
-            file.flush()
-            return np.memmap(file, kind, mode="r", shape=(count,))
+        yield
     except OSError as error:
         raise UserError(
-            f"cannot store the order of the corpus in {folder} ({error.strerror or error}): set "
-            "the variable XDG_CACHE_HOME to a folder with space"
+            f"cannot store the order of the corpus in {cache_folder()} "
+            f"({error.strerror or error}): set the variable XDG_CACHE_HOME to a folder with space"
         ) from error
 
 
-def share(array: np.ndarray, which: int, of: int) -> np.ndarray:
-    """Those elements that leave `which` when divided by `of`."""
-    cut: Sequence[np.ndarray] = [array[part] for part in parts(len(array))]
-    return np.concatenate([array[:0], *(part[part % of == which] for part in cut)])
+def shares(arrays: Iterable[np.ndarray], kind: type, count: int) -> Iterator[np.ndarray]:
+    """The elements of the arrays, `count` in all, in shares of about IN_MEMORY at most: equal ones
+    are in the same share. Raises UserError as `spilled`."""
+    of = 1 + count // IN_MEMORY
+    with ExitStack() as until_the_end, no_space():
+        files = [until_the_end.enter_context(unnamed_file()) for _ in range(of)]
+        for array in arrays:
+            for which, file in enumerate(files):
+                array[array % of == which].astype(kind, copy=False).tofile(file)
+        for file in files:
+            file.seek(0)
+            yield np.fromfile(file, kind)

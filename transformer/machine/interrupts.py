@@ -28,12 +28,12 @@ def quiet_interrupts() -> Iterator[None]:
 
 @contextmanager
 def ended_by_interrupts() -> Iterator[None]:
-    """Within a command Ctrl-C and SIGTERM end the process at once: for long work that Python
-    cannot stop.
+    """Within a command Ctrl-C, and what `end_cleanly` hears, end the process at once: for long work
+    that Python cannot stop.
 
     Elsewhere, in a notebook say, nothing changes: that process is not ours to end.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     ours = [number for number, handler in before.items() if handler in (_interrupt, _end)]
     for number in ours:
         signal.signal(number, signal.SIG_DFL)
@@ -60,6 +60,7 @@ UNHEARD = ("_xla_gc_callback", "__del__")
 
 def _end(number: int, frame: FrameType | None) -> None:
     if not _is_unheard(number, frame):
+        _end_imports(number, frame)
         sys.exit(128 + number)
 
 
@@ -74,11 +75,15 @@ def _is_unheard(number: int, frame: FrameType | None) -> bool:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if _is_unheard(number, frame):
-        return
+    if not _is_unheard(number, frame):
+        _end_imports(number, frame)
+        raise KeyboardInterrupt
+
+
+def _end_imports(number: int, frame: FrameType | None) -> None:
+    """Ends the process at once where a module is imported."""
     while frame:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         frame = frame.f_back
-    raise KeyboardInterrupt

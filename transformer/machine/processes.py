@@ -69,10 +69,11 @@ def reached(name: str) -> None:
     _here = Place(_here.number + 1, name)
 
 
-def marked(stream: Iterator[Item], step: int) -> Iterator[Item]:
-    """The stream; taking the next of it says that an update begins, the one after `step` first."""
-    for number, item in enumerate(stream, step + 1):
-        reached(f"update {number:,}")
+def marked(stream: Iterator[Item], name: str, before: int = 0) -> Iterator[Item]:
+    """The stream; taking the next of it says that `name` and its number are reached, the first
+    being the one after `before`."""
+    for number, item in enumerate(stream, before + 1):
+        reached(f"{name} {number:,}")
         yield item
 
 
@@ -203,6 +204,8 @@ class Watch:
             if sentence := self._missing():
                 end(sentence)
             if sentence := self._stuck():
+                with contextlib.suppress(RuntimeError):  # another has said it already
+                    say("failed", sentence)
                 self._let_others_leave()
                 end(sentence)
 
@@ -213,11 +216,11 @@ class Watch:
         if not lost:
             return None
         one = len(lost) == 1
-        names = f"process{'' if one else 'es'} {_shortened([*map(str, lost)])} of {count()}"
+        names = f"{_shortened([*map(str, lost)])} of {count()}"
         return (
             f"{names} {'has' if one else 'have'} not been heard of for {self.patience} s "
-            f"(--partner-timeout), since {self.places[lost[0]].name}: see what became of it, then "
-            f"{AGAIN}"
+            f"(--partner-timeout), last at {self.places[lost[0]].name}: see what became of it, "
+            f"then {AGAIN}"
         )
 
     def _stuck(self) -> str | None:
@@ -227,11 +230,10 @@ class Watch:
         at: dict[str, list[str]] = {}
         for process, place in self.places.items():
             at.setdefault(place.name, []).append(str(process))
-        stand = "; ".join(f"at {name}: {_shortened(processes)}" for name, processes in at.items())
+        stand = "; ".join(f"{_shortened(processes)} at {name}" for name, processes in at.items())
         return (
-            f"no process has come further for {self.stall} s (--stall-timeout); where the "
-            f"{count()} processes stand: {stand}; see what the last of them waits for (a disk, a "
-            f"device), then {AGAIN}"
+            f"no process has come further for {self.stall} s (--stall-timeout): {stand}; see what "
+            f"the one that is behind waits for (a disk, a device), then {AGAIN}"
         )
 
     def who_is_gone(self) -> str | None:
@@ -242,7 +244,7 @@ class Watch:
             socket.create_connection((host.strip("[]"), int(port)), timeout=SECOND).close()
         except OSError:
             return (
-                f"the first process, 0 of {count()}, at {address}, is gone since "
+                f"the first process, 0 of {count()}, at {address}, is gone, last at "
                 f"{self.places[0].name}: see what became of it, then {AGAIN}"
             )
         return None
@@ -258,16 +260,18 @@ class Watch:
             time.sleep(self.patience + 2 * SECOND)
         self.stop()
         with contextlib.suppress(RuntimeError):
-            say("failed", one_line(error) or type(error).__name__)
+            told_to = isinstance(error, (SystemExit, KeyboardInterrupt))
+            say("failed", "told to end" if told_to else one_line(error) or type(error).__name__)
             for _ in range(10 * TIME_TO_READ):
-                if len(words("read")) == len(self.heard):
+                if len(words("read")) == len(self.silence):
                     break
                 time.sleep(SECOND / 10)
 
 
-def _shortened(names: list[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
+def _shortened(numbers: list[str]) -> str:
+    more = len(numbers) - MOST_NAMED
+    noun = "process" if len(numbers) == 1 else "processes"
+    return f"{noun} {', '.join(numbers[:MOST_NAMED])}" + f" and {more} more" * (more > 0)
 
 
 def _is_of_xla(error: BaseException) -> bool:
@@ -357,4 +361,4 @@ def agree(what: str, facts: Mapping[str, object]) -> None:
                 f"{what}: {name} is {ours.get(name)} in this process, {theirs.get(name)} in the "
                 "first: what trains together must be the same"
             )
-    meet(f"agreed on {what}")
+    meet(f"the comparison of {what}")

@@ -126,7 +126,7 @@ class Updates:
             program = largest.result()
             check_fits(program, free)
         except BaseException:
-            self.close()
+            self.cancel()
             raise
         self.told = (
             f"{program.beside / 1e9:.2f} GB in an update, beside {program.arguments / 1e9:.2f} GB "
@@ -138,9 +138,13 @@ class Updates:
         """Waits where the program is not there yet. Gives up the old state."""
         return self._programs[_shape(batch)].result().run(state, batch)
 
-    def close(self) -> None:
-        """Compiles no more; what is being compiled, only the end of Python waits for."""
+    def cancel(self) -> None:
+        """Compiles no more than what is being compiled."""
         self._compiler.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Compiles no more; waits for what is being compiled."""
+        self._compiler.shutdown(cancel_futures=True)
 
 
 def _shape(batch: Batch) -> Shape:
