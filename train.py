@@ -148,7 +148,7 @@ def train(command: TrainCommand) -> None:
     from transformer.decoding.translator import make_translator, translate
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
-    from transformer.machine.malloc import return_memory
+    from transformer.machine.malloc import return_blocks, return_memory
     from transformer.machine.memory import free_memory
     from transformer.model.params import count_params, with_classifier
     from transformer.runs.boards import open_boards
@@ -344,6 +344,8 @@ def train(command: TrainCommand) -> None:
     over = step >= config.train.steps or patience.is_out
     shapes = [] if over else first_uses(plan, config.train.seed, position)
     updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
+    if updates.is_tight:
+        return_blocks()
     if updates.told:
         say(f"memory      {updates.told}")
     checkpoints = Checkpoints(folder, config)

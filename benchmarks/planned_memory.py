@@ -5,8 +5,9 @@
 
 Needs Linux, and nothing besides the project; about 12 GB for configs/wmt14_base.py. For each config
 in a process of its own: a full batch of `data.batch_tokens` tokens in sentences of 32, its update
-compiled, and computed three times. `planned` is the state, the batch and what XLA's plan has in
-between; `measured` the most resident memory from there on, above that before there was a state.
+compiled, and computed many times. `planned` is the state, the batch and what XLA's plan has in
+between; `tight` the most resident memory from there on, above that before there was a state, where
+memory is tight, and `usual` where the C library keeps what was freed.
 """
 
 from dataclasses import dataclass
@@ -27,10 +28,11 @@ from benchmarks.measure import (
 from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.config.files import load_config
+from transformer.config.settings import Positive
 from transformer.data.batching import sample
 from transformer.data.plan import Bucket
 from transformer.errors import UserError
-from transformer.machine.malloc import keep_memory, return_memory
+from transformer.machine.malloc import keep_memory, return_blocks, return_memory
 from transformer.training import sharding
 from transformer.training.programs import compile_update
 
@@ -46,6 +48,8 @@ class PlannedMemory:
         Path(f"configs/{name}.py") for name in CONFIGS
     )
     """Config files, of translators, language models and masked models."""
+    updates: Positive = 20
+    """How many are computed."""
 
 
 def main(words: list[str]) -> None:
@@ -55,21 +59,23 @@ def main(words: list[str]) -> None:
     print(f"{machine()}\n{versions('jax')}", flush=True)
     rows = []
     for path in command.config_files:
-        planned, measured = in_own_process(update_memory, load_config(path))
-        row = {
-            "config": path.stem,
-            "planned MB": f"{planned / 1e6:,.0f}",
-            "measured MB": f"{measured / 1e6:,.0f}",
-            "measured / planned": f"{measured / planned:.2f}",
-        }
+        row = {"config": path.stem}
+        for name in ("tight", "usual"):
+            arguments = load_config(path), command.updates, name == "tight"
+            planned, measured = in_own_process(update_memory, *arguments)
+            row["planned MB"] = f"{planned / 1e6:,.0f}"
+            row[f"{name} MB"] = f"{measured / 1e6:,.0f}"
+            row[f"{name} / planned"] = f"{measured / planned:.2f}"
         print(row, flush=True)
         rows.append(row)
     print(f"\n{table(rows)}")
 
 
-def update_memory(config: Config) -> tuple[int, int]:
+def update_memory(config: Config, updates: int, is_tight: bool) -> tuple[int, int]:
     """Bytes that an update takes by its plan, and those that it takes."""
     keep_memory()  # as train.py
+    if is_tight:
+        return_blocks()
     config = config.with_vocabularies(config.data.vocab_size, config.data.vocab_size)
     mesh, batch = sharding.make_mesh(), sample(config, full_bucket(config))
     program = compile_update(mesh, config, batch)
@@ -78,7 +84,7 @@ def update_memory(config: Config) -> tuple[int, int]:
     state = sharding.new_state(mesh, config)
     return_memory()
     forget_peak()
-    for _ in range(3):
+    for _ in range(updates):
         state, _ = jax.block_until_ready(program.run(state, batch))
     return program.memory, memory_status("VmHWM") - before
 

@@ -21,8 +21,9 @@ print(*pages)
 ADDRESSES = """
 import ctypes
 from pathlib import Path
-from transformer.machine.malloc import keep_memory, return_memory
+from transformer.machine.malloc import keep_memory, return_blocks, return_memory
 keep_memory()
+{then}
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
 library.malloc.argtypes, library.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
@@ -60,9 +61,12 @@ def test_freed_memory_stays_with_the_process():
 
 
 @pytest.mark.skipif(not is_glibc(), reason="glibc alone is told to keep memory")
-@pytest.mark.parametrize("megabytes, stays", [(900, True), (3000, False)])
-def test_until_it_is_given_back_but_large_blocks_are_at_once(megabytes, stays):
-    words = [sys.executable, "-c", ADDRESSES.format(megabytes=megabytes)]
+@pytest.mark.parametrize(
+    "megabytes, then, stays",
+    [(900, "", True), (3000, "", False), (900, "return_blocks()", False)],
+)
+def test_until_it_is_given_back_but_large_blocks_are_at_once(megabytes, then, stays):
+    words = [sys.executable, "-c", ADDRESSES.format(megabytes=megabytes, then=then)]
     output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     kept, given_back = map(int, output.split())
     assert kept >= 900 if stays else kept < 100

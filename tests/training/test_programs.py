@@ -72,6 +72,18 @@ def test_what_cannot_fit_is_refused_with_what_would_help_and_no_more_is_compiled
     assert seen in ([8], [8, 4])  # the second may have begun
 
 
+@pytest.mark.parametrize("times, is_tight", [(1.1, True), (3.1, False)])
+def test_memory_is_tight_where_a_few_times_what_is_in_between_does_not_fit(
+    small_config, two_batches, times, is_tight
+):
+    config, mesh = small_config(), sharding.make_mesh()
+    largest = max(two_batches, key=lambda batch: len(batch.target_out))
+    free = int(times * compile_update(mesh, config, largest).beside / programs.USABLE)
+    updates = Updates(mesh, config, two_batches, free)
+    updates.close()
+    assert updates.is_tight == is_tight
+
+
 def test_what_goes_wrong_in_the_background_is_said_when_it_is_needed(
     small_config, two_batches, monkeypatch
 ):

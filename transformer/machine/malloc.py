@@ -10,6 +10,10 @@ LARGE = 2**30
 one before it was, and a process would hold several."""
 
 
+SMALLEST_RETURNED = 2**23
+"""Bytes of a block that is returned where memory is tight."""
+
+
 def keep_memory() -> None:
     """Freed memory stays with the process, where the C library is glibc; but for large blocks.
 
@@ -19,6 +23,13 @@ def keep_memory() -> None:
     """
     for option, value in ((ARENA_MAX, 1), (MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, -1)):
         _call("mallopt", option, value)
+
+
+def return_blocks() -> None:
+    """From now on each block that is large goes back when it is freed: slower, and for where memory
+    is tight. A process may else hold three times what an update takes in between, since glibc often
+    finds no room for a block of less than LARGE where the one before it was, either."""
+    _call("mallopt", MMAP_THRESHOLD, SMALLEST_RETURNED)
 
 
 def return_memory() -> None:

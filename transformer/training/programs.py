@@ -24,6 +24,9 @@ from transformer.training.step import Report, TrainState, state_shapes
 USABLE = 0.9
 """Of the memory that is left: libraries take some that XLA does not know of, and some lies idle."""
 
+HELD = 3
+"""So many times what is in between may stay with a process on a CPU (docs/reliability.md)."""
+
 Shape = tuple[tuple[int, ...], ...]
 
 
@@ -105,13 +108,17 @@ def check_fits(program: Program, free: int | None) -> None:
 
 
 class Updates:
-    """`step.update` on batches of these shapes, each compiled once."""
+    """`step.update` on batches of these shapes, each compiled once.
+
+    told      what the largest takes, for people
+    is_tight  whether a CPU has no room for HELD times what the largest takes in between
+    """
 
     def __init__(self, mesh: Mesh, config: Config, samples: Iterable[Batch], free: int | None):
         """`samples`: a batch of each shape, in the order in which they are needed; none where no
         update is to be made. `free`: bytes that a device has left. Raises UserError where the
         largest needs more."""
-        self.told = ""
+        self.told, self.is_tight = "", False
         self._compiler = ThreadPoolExecutor(1, "compiler")
         self._programs: dict[Shape, Future[Program]] = {}
         by_size = sorted(samples := list(samples), key=partial(operations, config))
@@ -119,9 +126,11 @@ class Updates:
             if (shape := _shape(batch)) not in self._programs:
                 self._programs[shape] = self._compiler.submit(compile_update, mesh, config, batch)
         for batch in by_size[-1:]:
-            self._check(self._programs[_shape(batch)], free)
+            largest = self._check(self._programs[_shape(batch)], free)
+            on_cpu = free is not None and mesh.devices.flat[0].platform == "cpu"
+            self.is_tight = on_cpu and HELD * largest.beside > USABLE * free
 
-    def _check(self, largest: Future[Program], free: int | None) -> None:
+    def _check(self, largest: Future[Program], free: int | None) -> Program:
         try:
             program = largest.result()
             check_fits(program, free)
@@ -133,6 +142,7 @@ class Updates:
             f"of state and batch; compiled in {program.seconds:.0f} s, "
             f"{len(self._programs) - 1} smaller ones follow"
         )
+        return program
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Report]:
         """Waits where the program is not there yet. Gives up the old state."""
