@@ -23,6 +23,7 @@ def cache(tmp_path, monkeypatch):
 def on_disk(patch) -> None:
     patch.setattr(spilled, "AT_ONCE", 7)
     patch.setattr(spilled, "IN_MEMORY", 5)
+    patch.setattr(spilled, "SHARE", 50)
 
 
 def test_plan_batches_and_first_look_are_the_same_from_disk(cache):
@@ -52,7 +53,7 @@ def test_plan_batches_and_first_look_are_the_same_from_disk(cache):
 
 def test_shares_are_all_of_it(monkeypatch):
     numbers = np.random.default_rng(0).integers(2**64, size=200_000, dtype=np.uint64)
-    monkeypatch.setattr(spilled, "IN_MEMORY", 70_000)
+    monkeypatch.setattr(spilled, "SHARE", 70_000)
     cut = [numbers[part] for part in spilled.parts(len(numbers))]
     found = list(spilled.shares(cut, np.uint64, len(numbers)))
     assert [np.all(share % 3 == which) for which, share in enumerate(found)] == [True] * 3

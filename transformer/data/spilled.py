@@ -13,8 +13,11 @@ from transformer.machine.cache import cache_folder
 AT_ONCE = 50_000
 """Pairs looked at together: memory does not grow with the corpus."""
 
-IN_MEMORY = 4_000_000
+IN_MEMORY = 250_000
 """An array of more elements is on disk."""
+
+SHARE = 4_000_000
+"""Elements that are sorted together."""
 
 
 def parts(count: int) -> list[slice]:
@@ -57,9 +60,9 @@ def no_space() -> Iterator[None]:
 
 
 def shares(arrays: Iterable[np.ndarray], kind: type, count: int) -> Iterator[np.ndarray]:
-    """The elements of the arrays, `count` in all, in shares of about IN_MEMORY at most: equal ones
-    are in the same share. Raises UserError as `spilled`."""
-    of = 1 + count // IN_MEMORY
+    """The elements of the arrays, `count` in all, in shares of about SHARE at most: equal ones are
+    in the same share. Raises UserError as `spilled`."""
+    of = 1 + count // SHARE
     with ExitStack() as until_the_end, no_space():
         files = [until_the_end.enter_context(unnamed_file()) for _ in range(of)]
         for array in arrays:
