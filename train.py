@@ -343,7 +343,7 @@ def train(command: TrainCommand) -> None:
     stream = processes.marked(stream, "update", step)
     over = step >= config.train.steps or patience.is_out
     shapes = [] if over else first_uses(plan, config.train.seed, position)
-    updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory())
+    updates = Updates(mesh, config, [sample(config, shape) for shape in shapes], free_memory)
     if updates.is_tight:
         return_blocks()
     if updates.told:

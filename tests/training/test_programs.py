@@ -41,7 +41,7 @@ def test_updates_are_those_of_jit_and_each_shape_is_compiled_once(
     config, mesh = small_config(), sharding.make_mesh()
     plain = sharding.jit_update(mesh, config)
     expected, state = (sharding.new_state(mesh, config) for _ in range(2))
-    updates = Updates(mesh, config, two_batches, free=10**9)
+    updates = Updates(mesh, config, two_batches, free=lambda: 10**9)
     assert "1 smaller ones follow" in updates.told
     for batch in two_batches:  # all is compiled, and the rest that JAX needs for one update
         expected, _ = plain(expected, sharding.shard_batch(mesh, batch))
@@ -68,7 +68,7 @@ def test_what_cannot_fit_is_refused_with_what_would_help_and_no_more_is_compiled
     monkeypatch.setattr(programs, "compile_update", compiled)
     refusal = r"beside the state, and a device has 0.00 left: lower data.batch_tokens"
     with pytest.raises(UserError, match=refusal):
-        Updates(sharding.make_mesh(), small_config(), two_batches, free=1000)
+        Updates(sharding.make_mesh(), small_config(), two_batches, free=lambda: 1000)
     assert seen in ([8], [8, 4])  # the second may have begun
 
 
@@ -79,7 +79,7 @@ def test_memory_is_tight_where_a_few_times_what_is_in_between_does_not_fit(
     config, mesh = small_config(), sharding.make_mesh()
     largest = max(two_batches, key=lambda batch: len(batch.target_out))
     free = int(times * compile_update(mesh, config, largest).beside / programs.USABLE)
-    updates = Updates(mesh, config, two_batches, free)
+    updates = Updates(mesh, config, two_batches, lambda: free)
     updates.close()
     assert updates.is_tight == is_tight
 
@@ -94,7 +94,7 @@ def test_what_goes_wrong_in_the_background_is_said_when_it_is_needed(
 
     monkeypatch.setattr(programs, "compile_update", compiled)
     config, mesh = small_config(), sharding.make_mesh()
-    updates = Updates(mesh, config, two_batches, free=None)
+    updates = Updates(mesh, config, two_batches, free=lambda: None)
     state, _ = updates(sharding.new_state(mesh, config), two_batches[1])
     with pytest.raises(MemoryError, match="of XLA"):
         updates(state, two_batches[0])

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import jax
 
+from transformer.machine.malloc import return_memory
+
 try:
     import resource
 except ImportError:  # not on Windows
@@ -22,9 +24,10 @@ def free_memory() -> int | None:
     """Bytes that a device of this process has left, of several the least; None where nobody knows.
 
     On a CPU what the system has to give, and what a container's limit and `ulimit -v` leave, which
-    its devices share.
+    its devices share; what the process holds and does not use is given back before.
     """
     if jax.default_backend() == "cpu":
+        return_memory()
         found = [_table("meminfo", "MemAvailable"), *_of_groups(), _of_addresses()]
         found = [free // jax.local_device_count() for free in found if free is not None]
     else:

@@ -114,10 +114,16 @@ class Updates:
     is_tight  whether a CPU has no room for HELD times what the largest takes in between
     """
 
-    def __init__(self, mesh: Mesh, config: Config, samples: Iterable[Batch], free: int | None):
+    def __init__(
+        self,
+        mesh: Mesh,
+        config: Config,
+        samples: Iterable[Batch],
+        free: Callable[[], int | None],
+    ):
         """`samples`: a batch of each shape, in the order in which they are needed; none where no
-        update is to be made. `free`: bytes that a device has left. Raises UserError where the
-        largest needs more."""
+        update is to be made. `free`: tells the bytes that a device has left, when the largest is
+        compiled, since compiling takes memory too. Raises UserError where that needs more."""
         self.told, self.is_tight = "", False
         self._compiler = ThreadPoolExecutor(1, "compiler")
         self._programs: dict[Shape, Future[Program]] = {}
@@ -126,14 +132,14 @@ class Updates:
             if (shape := _shape(batch)) not in self._programs:
                 self._programs[shape] = self._compiler.submit(compile_update, mesh, config, batch)
         for batch in by_size[-1:]:
-            largest = self._check(self._programs[_shape(batch)], free)
-            on_cpu = free is not None and mesh.devices.flat[0].platform == "cpu"
-            self.is_tight = on_cpu and HELD * largest.beside > USABLE * free
+            self._check(self._programs[_shape(batch)], free)
+            self.is_tight &= mesh.devices.flat[0].platform == "cpu"
 
-    def _check(self, largest: Future[Program], free: int | None) -> Program:
+    def _check(self, largest: Future[Program], free: Callable[[], int | None]) -> None:
         try:
             program = largest.result()
-            check_fits(program, free)
+            left = free()
+            check_fits(program, left)
         except BaseException:
             self.cancel()
             raise
@@ -142,7 +148,7 @@ class Updates:
             f"of state and batch; compiled in {program.seconds:.0f} s, "
             f"{len(self._programs) - 1} smaller ones follow"
         )
-        return program
+        self.is_tight = left is not None and HELD * program.beside > USABLE * left
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Report]:
         """Waits where the program is not there yet. Gives up the old state."""
