@@ -42,10 +42,11 @@ def peak_memory() -> int | None:
 
 
 def _of_addresses() -> int | None:
-    """What `ulimit -v` leaves."""
+    """Half of what `ulimit -v` leaves: the next update takes its addresses before those of the one
+    under way are given back."""
     used = _table("self/status", "VmSize")
     limit = resource.getrlimit(resource.RLIMIT_AS)[0] if resource and used else None
-    return None if limit in (None, -1) else limit - used
+    return None if limit in (None, -1) else (limit - used) // 2
 
 
 def _of_groups() -> Iterator[int]:
