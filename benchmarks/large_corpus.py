@@ -27,6 +27,7 @@ from benchmarks.measure import (
     machine,
     memory_status,
     parse_lists,
+    require_memory_status,
     table,
     timed,
     versions,
@@ -39,7 +40,6 @@ from transformer.data.first_look import first_look
 from transformer.data.plan import make_plan
 from transformer.data.token_store import TokenPairs, encode_pairs
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
-from transformer.errors import UserError
 
 PHRASES, WORDS, AT_ONCE = 200_000, 30_000, 10_000
 
@@ -58,8 +58,7 @@ class LargeCorpus:
 
 def main(words: list[str]) -> None:
     command = parse_lists(LargeCorpus, words, "python -m benchmarks.large_corpus")
-    if memory_status("RssAnon") is None:
-        raise UserError("how much memory a process takes, only Linux tells")
+    require_memory_status()
     print(f"{machine()}\n{versions('numpy', 'sentencepiece')}", flush=True)
     rows = []
     for size in command.pairs:

@@ -305,6 +305,12 @@ def memory_status(name: str) -> int | None:
     return 1024 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
 
+def require_memory_status() -> None:
+    """Raises UserError where `memory_status` knows nothing."""
+    if not STATUS.exists():
+        raise UserError("how much memory a process takes, only Linux tells")
+
+
 def forget_peak() -> None:
     """The peak of memory counts from here on, where Linux counts it."""
     if PEAK_RESET.exists():

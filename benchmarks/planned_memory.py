@@ -22,6 +22,7 @@ from benchmarks.measure import (
     machine,
     memory_status,
     parse_lists,
+    require_memory_status,
     table,
     versions,
 )
@@ -31,7 +32,6 @@ from transformer.config.files import load_config
 from transformer.config.settings import Positive
 from transformer.data.batching import sample
 from transformer.data.plan import Bucket
-from transformer.errors import UserError
 from transformer.machine.malloc import keep_memory, return_blocks, return_memory
 from transformer.training import sharding
 from transformer.training.programs import compile_update
@@ -54,8 +54,7 @@ class PlannedMemory:
 
 def main(words: list[str]) -> None:
     command = parse_lists(PlannedMemory, words, "python -m benchmarks.planned_memory")
-    if memory_status("VmHWM") is None:
-        raise UserError("how much memory a process takes, only Linux tells")
+    require_memory_status()
     print(f"{machine()}\n{versions('jax')}", flush=True)
     rows = []
     for path in command.config_files:

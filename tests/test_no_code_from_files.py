@@ -88,25 +88,25 @@ def test_the_bait_is_one(tmp_path):
     assert (tmp_path / "bitten").exists()
 
 
-def contents(bitten: Path) -> list[bytes]:
+def contents(bitten: Path) -> dict[str, bytes]:
     """Files that do something where they are unpickled, evaluated, or run by a shell."""
     code = f"__import__('pathlib').Path({str(bitten)!r}).touch()"
-    return [
-        pickle.dumps(Bait(bitten)),
-        pickle.dumps(Bait(bitten), protocol=0),
-        b"\x93NUMPY\x01\x00F\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"
+    return {
+        "pickle": pickle.dumps(Bait(bitten)),
+        "old pickle": pickle.dumps(Bait(bitten), protocol=0),
+        "array": b"\x93NUMPY\x01\x00F\x00{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"
         + b" " * 12 + b"\n" + pickle.dumps(Bait(bitten)),
-        code.encode(),
-        f"!!python/object/apply:pathlib.Path.touch [{bitten}]".encode(),
-        f"#!/bin/sh\ntouch {bitten}\n".encode(),
-        f'{{"model": {{"norm": "{code}"}}, "$(touch {bitten})": 1}}'.encode(),
-    ]  # fmt: skip
+        "python": code.encode(),
+        "yaml": f"!!python/object/apply:pathlib.Path.touch [{bitten}]".encode(),
+        "shell": f"#!/bin/sh\ntouch {bitten}\n".encode(),
+        "json": f'{{"model": {{"norm": "{code}"}}, "$(touch {bitten})": 1}}'.encode(),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [name for name in READERS if name != "config.py"])
 def test_no_reader_bites(tmp_path, name):
     bitten = tmp_path / "bitten"
-    for content in contents(bitten):
+    for content in contents(bitten).values():
         path = tmp_path / name
         path.write_bytes(content)
         with contextlib.suppress(UserError, AssertionError):
@@ -136,9 +136,9 @@ def test_no_file_of_a_run_bites(run, tmp_path):
     names = [path.relative_to(run) for path in run.rglob("*") if path.is_file()]
     assert len(names) > 10
     for name in names:
-        for content in contents(bitten)[:4:3]:
+        for kind in ("pickle", "python"):
             shutil.copytree(run, folder)
-            (folder / name).write_bytes(content)
+            (folder / name).write_bytes(contents(bitten)[kind])
             for read in (partial(load_params, checkpoint="last"), restore):
                 with contextlib.suppress(UserError):
                     config = load_run_config(folder)

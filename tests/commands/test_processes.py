@@ -62,12 +62,10 @@ FAULTS = [
 """What happens to which process, and when; FAULTS=12 tries all."""
 
 
-@pytest.mark.parametrize("fault, lost, moment", FAULTS)
-def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, fault, lost, moment):
-    folder = tmp_path / "both"
-    words = [config, "--run", folder, "--train.steps", 10**6]
-    words += ["--train.validate-every", 10**6 if moment == "updating" else 5]
-    both = start_two(*words, "--partner-timeout", 5)
+def after_a_loss(folder, words, fault, lost, moment) -> tuple[int, str, float]:
+    """Something happens to one of two processes: the exit code of the other, what it says, and how
+    many seconds it takes to end."""
+    both = start_two(*words)
     try:
         while not MOMENTS[moment](folder):
             assert [process.poll() for process in both] == [None, None]
@@ -75,12 +73,22 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
         both[lost].send_signal(fault)
         begin = time.monotonic()
         _, said = both[1 - lost].communicate(timeout=60)
-        assert time.monotonic() - begin < 30
+        return both[1 - lost].returncode, said, time.monotonic() - begin
     finally:
         for process in both:
             process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("fault, lost, moment", FAULTS)
+def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, fault, lost, moment):
+    folder = tmp_path / "both"
+    words = [config, "--run", folder, "--train.steps", 10**6, "--partner-timeout", 5]
+    words += ["--train.validate-every", 10**6 if moment == "updating" else 5]
+    code, said, seconds = after_a_loss(folder, words, fault, lost, moment)
+    assert seconds < 30
     sentence = said.splitlines()[-1]
-    assert both[1 - lost].returncode == 3
+    assert code == 3
     place = "((the checkpoint of )?update|batch of the validation) [0-9,]+"
     assert re.search(f", last at {place}: see what", sentence)
     assert sentence.startswith("error: ") and "start the same command again" in sentence
@@ -104,18 +112,9 @@ def whole(config, tmp_path_factory):
 @pytest.mark.parametrize("fault, lost, moment", FAULTS if "FAULTS" in os.environ else FAULTS[1:2])
 def test_the_same_command_goes_on_as_if_nothing_had_been_lost(whole, tmp_path, fault, lost, moment):
     (undisturbed, words), folder = whole, tmp_path / "both"
-    both = start_two(*words, "--run", folder)
-    try:
-        while not MOMENTS[moment](folder):
-            assert [process.poll() for process in both] == [None, None]
-            time.sleep(0.005)
-        both[lost].send_signal(fault)
-        both[1 - lost].communicate(timeout=60)
-    finally:
-        for process in both:
-            process.kill()
-            process.communicate()
-    both = start_two(*words, "--run", folder)
+    words = [*words, "--run", folder]
+    after_a_loss(folder, words, fault, lost, moment)
+    both = start_two(*words)
     said = outputs(both)
     assert [process.returncode for process in both] == [0, 0], said
     assert_same_end(folder, undisturbed)

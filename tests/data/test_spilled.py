@@ -60,7 +60,7 @@ def test_shares_are_all_of_it(monkeypatch):
     np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.sort(numbers))
 
 
-def test_nothing_is_nothing(monkeypatch):
+def test_nothing_is_nothing():
     assert spilled.spilled([], np.uint32, 0).shape == (0,) and spilled.parts(0) == []
 
 

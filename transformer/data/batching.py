@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +99,7 @@ def first_uses(plan: BatchPlan, seed: int, position: Position) -> list[Bucket]:
     return list(dict.fromkeys([*later, *plan.buckets]))
 
 
+@lru_cache(maxsize=1)  # a start asks for the shapes of an epoch, and then for its batches
 def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, np.ndarray]]:
     """The batches of an epoch: (shape, numbers of the pairs), in order."""
     generator = np.random.default_rng((seed, epoch))

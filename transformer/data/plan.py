@@ -46,9 +46,12 @@ class Bucket(NamedTuple):
         return batches * rows * np.array([self.source_length, self.target_length])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """Which pair is in which bucket, the same in every epoch, on however many devices."""
+    """Which pair is in which bucket, the same in every epoch, on however many devices.
+
+    It is a key of caches as the object that it is; `digest` says whether two are the same.
+    """
 
     buckets: tuple[Bucket, ...]
     """Batch shapes."""

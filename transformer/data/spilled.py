@@ -1,14 +1,13 @@
-"""Arrays with a number for each pair of a corpus: on disk when there are millions of them."""
+"""Arrays with a number for each pair of a corpus: on disk when there are many of them."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import IO
 
 import numpy as np
 
-from transformer.errors import UserError
-from transformer.machine.cache import cache_folder
+from transformer.machine.cache import cache_folder, storing
 
 AT_ONCE = 50_000
 """Pairs looked at together: memory does not grow with the corpus."""
@@ -18,6 +17,9 @@ IN_MEMORY = 250_000
 
 SHARE = 4_000_000
 """Elements that are sorted together."""
+
+ORDER = "the order of the corpus"
+"""What messages call these arrays."""
 
 
 def parts(count: int) -> list[slice]:
@@ -33,7 +35,7 @@ def spilled(arrays: Iterable[np.ndarray], kind: type, count: int) -> np.ndarray:
     """
     if count <= IN_MEMORY:
         return np.concatenate([np.zeros(0, kind), *arrays], dtype=kind, casting="unsafe")
-    with no_space(), unnamed_file() as file:
+    with storing(ORDER), unnamed_file() as file:
         for array in arrays:
             array.astype(kind, copy=False).tofile(file)
         file.flush()
@@ -47,23 +49,11 @@ def unnamed_file() -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder, prefix="unfinished-")
 
 
-@contextmanager
-def no_space() -> Iterator[None]:
-    """Names the cache folder where something cannot be written into it."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"cannot store the order of the corpus in {cache_folder()} "
-            f"({error.strerror or error}): set the variable XDG_CACHE_HOME to a folder with space"
-        ) from error
-
-
 def shares(arrays: Iterable[np.ndarray], kind: type, count: int) -> Iterator[np.ndarray]:
     """The elements of the arrays, `count` in all, in shares of about SHARE at most: equal ones are
     in the same share. Raises UserError as `spilled`."""
     of = 1 + count // SHARE
-    with ExitStack() as until_the_end, no_space():
+    with ExitStack() as until_the_end, storing(ORDER):
         files = [until_the_end.enter_context(unnamed_file()) for _ in range(of)]
         for array in arrays:
             for which, file in enumerate(files):

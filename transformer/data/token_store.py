@@ -17,8 +17,7 @@ from transformer.data.corpus import Split, fingerprint, read_pairs
 from transformer.data.telling import Tell, in_silence, told_of
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
-from transformer.errors import UserError
-from transformer.machine.cache import cache_folder
+from transformer.machine.cache import cache_folder, storing
 
 FORMAT = 3
 """Part of every cache key; raised when what is stored changes."""
@@ -138,13 +137,8 @@ def encode_pairs(
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
     entry = cache_folder() / f"tokens-{key}"
     if not _is_intact(entry):
-        try:
+        with storing("the encoded corpus"):
             _store(entry, data, tokenizers, split, tell)
-        except OSError as error:
-            raise UserError(
-                f"cannot store the encoded corpus in {entry.parent} ({error.strerror or error}): "
-                "set the variable XDG_CACHE_HOME to a folder with space"
-            ) from error
     return TokenPairs(
         *_open(entry, "source", tokenizers.source), *_open(entry, "target", tokenizers.target)
     )

@@ -63,6 +63,16 @@ class Place(NamedTuple):
 _here = Place()
 
 
+def beat_of(number: int, place: Place) -> str:
+    """What a process tells the others: that it lives, by a number, and where it is."""
+    return json.dumps([number, *place])
+
+
+def place_of(beat: str) -> Place:
+    """The place that a process told."""
+    return Place(*json.loads(beat)[1:])
+
+
 def reached(name: str) -> None:
     """Tells the other processes, within a second, how far this one has come."""
     global _here
@@ -143,8 +153,7 @@ class Watch:
 
     def __init__(self, patience: int, stall: int):
         self.own, self.patience, self.stall = distributed.global_state.process_id, patience, stall
-        self.heard = dict.fromkeys(range(count()), "")
-        self.places = dict.fromkeys(self.heard, Place())
+        self.heard = dict.fromkeys(range(count()), beat_of(-1, Place()))
         self.silence = {other: 0.0 for other in self.heard if other != self.own}
         self.standstill = 0.0
         self.stopped = threading.Event()
@@ -165,7 +174,7 @@ class Watch:
         """Hangs where the first process no longer answers: then all are silent."""
         for beat in itertools.count():
             with contextlib.suppress(RuntimeError):  # that counts as silence
-                word = json.dumps([beat, *_here])
+                word = beat_of(beat, _here)
                 service().key_value_set(f"alive/{self.own}", word, allow_overwrite=True)
                 for process, word in words("alive").items():
                     if self.heard[process] != word:
@@ -177,12 +186,11 @@ class Watch:
 
     def _hear(self, process: int, word: str) -> None:
         """What the table says of a process, of this one too, if it is news."""
-        self.heard[process] = word
+        if place_of(word) != place_of(self.heard[process]):
+            self.standstill = 0.0
         if process in self.silence:
             self.silence[process] = 0.0
-        place = Place(*json.loads(word)[1:])
-        if self.places[process] != place:
-            self.places[process], self.standstill = place, 0.0
+        self.heard[process] = word
 
     def _answer(self, other: int, sentence: str) -> None:
         if other != self.own and not self.stopped.is_set():
@@ -217,10 +225,10 @@ class Watch:
             return None
         one = len(lost) == 1
         names = f"{_shortened([*map(str, lost)])} of {count()}"
+        place = place_of(self.heard[lost[0]]).name
         return (
             f"{names} {'has' if one else 'have'} not been heard of for {self.patience} s "
-            f"(--partner-timeout), last at {self.places[lost[0]].name}: see what became of it, "
-            f"then {AGAIN}"
+            f"(--partner-timeout), last at {place}: see what became of it, then {AGAIN}"
         )
 
     def _stuck(self) -> str | None:
@@ -228,8 +236,8 @@ class Watch:
         if self.standstill < self.stall:
             return None
         at: dict[str, list[str]] = {}
-        for process, place in self.places.items():
-            at.setdefault(place.name, []).append(str(process))
+        for process, word in self.heard.items():
+            at.setdefault(place_of(word).name, []).append(str(process))
         stand = "; ".join(f"{_shortened(processes)} at {name}" for name, processes in at.items())
         return (
             f"no process has come further for {self.stall} s (--stall-timeout): {stand}; see what "
@@ -245,7 +253,7 @@ class Watch:
         except OSError:
             return (
                 f"the first process, 0 of {count()}, at {address}, is gone, last at "
-                f"{self.places[0].name}: see what became of it, then {AGAIN}"
+                f"{place_of(self.heard[0]).name}: see what became of it, then {AGAIN}"
             )
         return None
 

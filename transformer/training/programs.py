@@ -133,7 +133,6 @@ class Updates:
                 self._programs[shape] = self._compiler.submit(compile_update, mesh, config, batch)
         for batch in by_size[-1:]:
             self._check(self._programs[_shape(batch)], free)
-            self.is_tight &= mesh.devices.flat[0].platform == "cpu"
 
     def _check(self, largest: Future[Program], free: Callable[[], int | None]) -> None:
         try:
@@ -148,7 +147,8 @@ class Updates:
             f"of state and batch; compiled in {program.seconds:.0f} s, "
             f"{len(self._programs) - 1} smaller ones follow"
         )
-        self.is_tight = left is not None and HELD * program.beside > USABLE * left
+        on_cpu = jax.default_backend() == "cpu"
+        self.is_tight = on_cpu and left is not None and HELD * program.beside > USABLE * left
 
     def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Report]:
         """Waits where the program is not there yet. Gives up the old state."""
