@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from small_run import family_words, run
-from test_resume import assert_same_end, killed
+from test_resume import survives
 
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
@@ -20,11 +20,7 @@ KILLS = int(os.environ.get("KILLS", "1"))
 
 @pytest.mark.parametrize("kind", ["language", "masked", "classes"])
 def test_killed_at_any_moment_it_ends_as_if_never_killed(config, family, tmp_path, kind):
-    folder = tmp_path / "killed"
-    words = [config, *family_words(config.parent, kind)]
-    print(kind, "killed at:", killed(words, folder, KILLS))
-    assert run("train.py", *words, "--run", folder).returncode == 0
-    assert_same_end(folder, family(kind))
+    survives(KILLS, [config, *family_words(config.parent, kind)], family(kind), tmp_path)
 
 
 @pytest.mark.parametrize("kind, unit", [("language", "token"), ("masked", "token"),

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -77,44 +78,61 @@ def mid_validation(folder: Path) -> bool:
     return json.loads(lines[-1])["step"] > last_saved(folder)
 
 
-def killed(words: list[object], folder: Path, kills: int) -> list[str]:
-    """Starts train.py so many times and kills it, in saves, in validations and at random moments;
-    says in which, each with the last update that was saved."""
-    moments, chosen = [mid_save, mid_validation], random.Random(1)
-    seen = []
-    for kill in range(kills):
-        process = start("train.py", *words, "--run", folder)
-        name = "random"
-        if kill % 2 == 0:
-            moment = moments[kill // 2 % 2]
-            while process.poll() is None and not moment(folder):
-                time.sleep(0.005)
-            name = moment.__name__
-        else:
-            time.sleep(chosen.uniform(2, 8))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode in (-signal.SIGKILL, 0)
-        seen.append(f"{name} {last_saved(folder)}")
-    return seen
+def kill(words: list[object], folder: Path, number: int, chosen: random.Random) -> str:
+    """Starts train.py and kills it: in a save, in a validation or at a random moment, every second
+    time when it has come two checkpoints further. Tells when, and the last update saved."""
+    already = last_saved(folder)
+    process = start("train.py", *words, "--run", folder)
+
+    def wait(moment: Callable[[Path], bool]) -> None:
+        while process.poll() is None and not moment(folder):
+            time.sleep(0.005)
+
+    if further := number % 2 == 0:
+        wait(lambda folder: last_saved(folder) > already)
+        between = last_saved(folder)
+        wait(lambda folder: last_saved(folder) > between)
+    if moment := chosen.choice([mid_save, mid_validation, None]):
+        wait(moment)
+    else:
+        time.sleep(chosen.uniform(0, 1) if further else chosen.uniform(1, 8))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode in (-signal.SIGKILL, 0)
+    return f"{moment.__name__ if moment else 'random'}, {already} to {last_saved(folder)}"
+
+
+def survives(
+    kills: int,
+    words: list[object],
+    undisturbed: Path,
+    tmp_path: Path,
+    then: Callable[[int, Path], None] = lambda number, folder: None,
+) -> None:
+    """Kills a run so many times, each time with what comes then, and lets it end: as undisturbed.
+    When it ended before all kills are done another run takes the rest."""
+    chosen, folder = random.Random(1), tmp_path / "killed"
+    for number in range(kills):
+        if last_saved(folder) == last_saved(undisturbed):
+            assert_same_end(folder, undisturbed)
+            folder = tmp_path / f"killed-{number}"
+        print(f"{folder.name}, kill {number}:", kill(words, folder, number, chosen))
+        then(number, folder)
+    result = run("train.py", *words, "--run", folder)
+    assert result.returncode == 0, result.stderr
+    assert_same_end(folder, undisturbed)
 
 
 def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed, tmp_path):
-    folder = tmp_path / "killed"
-    print("killed at:", killed([config], folder, KILLS))
-    result = run("train.py", config, "--run", folder)
-    assert result.returncode == 0, result.stderr
-    assert_same_end(folder, undisturbed)
+    survives(KILLS, [config], undisturbed, tmp_path)
 
 
 def test_so_does_one_that_draws_what_it_reads_and_ends_early(config, finished, tmp_path):
     words = [config, *regularised_words(config.parent)]
-    undisturbed, folder = finished("regularised", *words), tmp_path / "killed"
+    undisturbed = finished("regularised", *words)
     assert last_saved(undisturbed) < 1000
-    print("killed at:", killed(words, folder, KILLS))
-    result = run("train.py", *words, "--run", folder)
-    assert result.returncode == 0, result.stderr
-    assert_same_end(folder, undisturbed)
+    survives(KILLS, words, undisturbed, tmp_path)
+    folder = shutil.copytree(undisturbed, tmp_path / "again")
     again = run("train.py", *words, "--run", folder)
     assert again.returncode == 0, again.stderr
     assert "ended early" in again.stdout

@@ -3,15 +3,14 @@
 import os
 import random
 import resource
-import signal
-import time
+from itertools import cycle
 
 import pytest
 from small_run import family_words, run, start
-from test_resume import assert_same_end, last_saved, mid_save, mid_validation
+from test_resume import survives
 
 SECOND_FAULTS = int(os.environ.get("SECOND_FAULTS", "2"))
-"""How often each run is killed; after every second kill something else goes wrong too."""
+"""How often each run is killed; after half of the kills something else goes wrong too."""
 
 
 def newest_file(folder, chosen):
@@ -59,33 +58,14 @@ def read_only(words, folder, chosen):
 SECOND = [truncated, flipped, no_room, read_only]
 
 
-def kill(words, folder, number, chosen):
-    """Kills a run in a save, in a validation or at a random moment."""
-    process = start("train.py", *words, "--run", folder)
-    if number % 3 == 2:
-        time.sleep(chosen.uniform(1, 8))
-    else:
-        moment = (mid_save, mid_validation)[number % 3]
-        while process.poll() is None and not moment(folder):
-            time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-
-
 @pytest.mark.parametrize("kind", ["translator", "language"])
 def test_a_run_survives_a_kill_and_what_comes_after_it(config, finished, tmp_path, kind):
     words = [config, *([] if kind == "translator" else family_words(config.parent, kind))]
     words += ["--train.steps", 40]
-    undisturbed, folder = finished(f"second-faults-{kind}", *words), tmp_path / "run"
-    chosen = random.Random(kind)
-    for number in range(SECOND_FAULTS):
-        if last_saved(folder) == 40:  # it went well all the same: another run
-            assert_same_end(folder, undisturbed)
-            folder = tmp_path / f"run-{number}"
-        kill(words, folder, number, chosen)
-        if number % 2 and folder.exists():
-            SECOND[number // 2 % len(SECOND)](words, folder, chosen)
-        print(f"{kind}, kill {number}: update {last_saved(folder)} saved")
-    result = run("train.py", *words, "--run", folder)
-    assert result.returncode == 0, result.stderr
-    assert_same_end(folder, undisturbed)
+    chosen, faults = random.Random(kind), cycle(SECOND)
+
+    def then(number, folder):
+        if number % 4 in (0, 3) and folder.exists():  # half of them, of either parity
+            next(faults)(words, folder, chosen)
+
+    survives(SECOND_FAULTS, words, finished(f"second-faults-{kind}", *words), tmp_path, then)
