@@ -74,6 +74,7 @@ ALLOWED = {
     "transformer.runs": EVERYWHERE
     | {
         "transformer.machine.disk",
+        "transformer.machine.locks",
         "transformer.model.params",
         "transformer.model.batch",
         "transformer.training.step",

@@ -120,6 +120,22 @@ def test_nothing_is_stored_when_the_corpus_fails_midway(data, tokenizers, cache,
     assert list(cache.iterdir()) == []
 
 
+def test_what_another_process_has_stored_meanwhile_stays(data, tokenizers, cache, monkeypatch):
+    read_pairs, stored = token_store.read_pairs, []
+
+    def late(*words):
+        monkeypatch.setattr(token_store, "read_pairs", read_pairs)
+        encode_pairs(data, tokenizers, "train")  # the other one, which is done first
+        stored.extend((path, path.stat().st_ino) for path in cache.glob("tokens-*/*"))
+        yield from read_pairs(*words)
+
+    monkeypatch.setattr(token_store, "read_pairs", late)
+    assert_encoded(encode_pairs(data, tokenizers, "train"), tokenizers, PAIRS)
+    assert len(stored) == 5
+    assert stored == [(path, path.stat().st_ino) for path in cache.glob("tokens-*/*")]
+    assert len(list(cache.iterdir())) == 1
+
+
 def test_a_blank_side_and_a_large_vocabulary(tmp_path, tokenizers, monkeypatch):
     blank = [("", "a"), ("", "b")]
     data = DataConfig(dataset="", train_files=(write(tmp_path / "blank.tsv", blank),))

@@ -24,11 +24,7 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from transformer.errors import UserError, one_line
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
+from transformer.machine.locks import alone
 
 TIMEOUT = 10
 """Seconds to wait for the server."""
@@ -57,7 +53,7 @@ def fetch(url: str, path: Path, expected: Expected | None, remedy: str) -> None:
     with the remedy.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path):
+    with alone(path.parent):
         if path.exists():
             return
         part, before = part_of(path), -1
@@ -77,20 +73,6 @@ def fetch(url: str, path: Path, expected: Expected | None, remedy: str) -> None:
             part.unlink()
             raise UserError(f"what {url} sends is not the file it should be ({found}); {remedy}")
         part.replace(path)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Waits until no other command fetches into the same folder."""
-    if fcntl is None:
-        yield
-        return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
 
 
 def _fetch_rest(url: str, part: Path, expected: Expected | None) -> None:

@@ -18,6 +18,7 @@ from transformer.data.telling import Tell, in_silence, told_of
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
 from transformer.machine.cache import cache_folder, storing
+from transformer.machine.locks import alone
 
 FORMAT = 3
 """Part of every cache key; raised when what is stored changes."""
@@ -164,12 +165,10 @@ def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, 
                 ends[side] = following
         checksums = {path.name: _checksum(path) for path in work.iterdir()}
         (work / CHECKSUMS).write_text(json.dumps(checksums))
-        shutil.rmtree(entry, ignore_errors=True)
-        try:
-            work.rename(entry)
-        except OSError:
+        with alone(entry.parent):
             if not _is_intact(entry):  # if it is, another process has just stored the same
-                raise
+                shutil.rmtree(entry, ignore_errors=True)
+                work.rename(entry)
 
 
 def _append(path: Path, array: np.ndarray) -> None:

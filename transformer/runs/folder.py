@@ -25,11 +25,7 @@ from transformer.config.files import from_json, to_json
 from transformer.config.settings import by_name, differing_fields
 from transformer.errors import UserError
 from transformer.machine.disk import sync, sync_tree, write_text
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None
+from transformer.machine.locks import is_taken
 
 
 def load_run_config(folder: Path) -> Config:
@@ -101,11 +97,11 @@ def held(folder: Path) -> Iterator[None]:
         raise UserError(f"cannot write to {where}: {error.strerror}; choose --run") from error
     with lock:
         try:
-            if fcntl:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_ours = os.path.samestat(os.stat(lock.name), os.fstat(lock.fileno()))
-        except (BlockingIOError, FileNotFoundError):
-            is_ours = False  # held, or taken away meanwhile by the one that held it
+            is_ours = not is_taken(lock.fileno()) and os.path.samestat(
+                os.stat(lock.name), os.fstat(lock.fileno())
+            )
+        except FileNotFoundError:
+            is_ours = False  # taken away meanwhile by the one that held it
         if not is_ours:
             raise UserError(
                 f"another train.py is at work in {folder}: wait for it, or choose --run"
