@@ -136,7 +136,6 @@ FILES = [
     "--data.validation-files", f"{text}/validation.en", f"{text}/validation.de",
     "--data.test-files", f"{text}/test.en", f"{text}/test.de",
 ]  # fmt: skip
-ONE_BATCH = ["--decode.batch-sentences", "64"]  # so that less is compiled
 SMALL = [
     "--model.d-model", "96", "--model.d-ff", "192",
     "--model.norm", "post", "--data.vocab-size", "900", "--data.batch-tokens", "1536",
@@ -144,7 +143,6 @@ SMALL = [
     "--optimizer.cooldown-steps", "200", "--train.steps", "500",
     "--train.validate-every", "100", "--train.log-every", "50",
     "--decode.normalisation", "length", "--decode.alpha", "1",
-    *ONE_BATCH,
 ]  # fmt: skip
 
 
@@ -235,7 +233,7 @@ imported = home / "imported"
 shutil.rmtree(imported, ignore_errors=True)
 command("convert.py", "from-marian", folder, imported, "--source", "en", "--target", "de")
 test = ["--test-files", f"{text}/test.en", f"{text}/test.de"]
-command("eval.py", imported, *test, "--decode.max-extra-length", "30", *ONE_BATCH)
+command("eval.py", imported, *test, "--decode.max-extra-length", "30")
 
 # %% [markdown]
 # Fine-tuning begins with its weights and its vocabulary. The learning rate stays far below that of
@@ -247,7 +245,7 @@ tuned = home / "tuned"
 TUNING = [
     "--optimizer.scale", "0.05", "--optimizer.warmup-steps", "50",
     "--optimizer.cooldown-steps", "100", "--train.steps", "200", "--train.validate-every", "100",
-    "--data.batch-tokens", "1536", "--data.num-buckets", "2", *ONE_BATCH,
+    "--data.batch-tokens", "1536", "--data.num-buckets", "2",
 ]  # fmt: skip
 command("train.py", "configs/quickstart.py", "--run", tuned, "--from", imported, *FILES, *TUNING)
 command("eval.py", tuned)

@@ -23,6 +23,8 @@ def demand(device: str) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many are small
     replace_damaged_programs()
     jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says
+    # A CPU computes in the thread that asks: the main thread keeps its memory (malloc.py).
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:

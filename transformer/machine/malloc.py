@@ -1,8 +1,8 @@
-"""How the C library hands memory to XLA. Call it before the first thread starts."""
+"""How the C library hands memory to XLA."""
 
 import ctypes
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Numbers of glibc's settings (malloc.h)."""
 
 LARGE = 2**30
@@ -20,8 +20,11 @@ def keep_memory() -> None:
     On a CPU XLA takes memory anew for every update, hundreds of MB. glibc would return it to the
     system each time, and get it back as pages that must be zeroed: 0.1 s of 0.4 s for an update.
     Where an accelerator does the work, it changes little.
+
+    It holds for the main thread, which computes (`devices.demand`). Other threads have heaps of
+    their own, so that those that compile do not wait for each other.
     """
-    for option, value in ((ARENA_MAX, 1), (MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, -1)):
+    for option, value in ((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, -1)):
         _call("mallopt", option, value)
 
 
