@@ -3,6 +3,8 @@
 import random
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -90,6 +92,13 @@ def start(command: str, *words: object, **options) -> subprocess.Popen:
         text=True,
         **options,
     )
+
+
+def wait_until(moment: Callable[[], bool], *processes: subprocess.Popen) -> bool:
+    """Waits for a moment, or until one of the processes has ended; whether the moment has come."""
+    while not (has_come := moment()) and all(process.poll() is None for process in processes):
+        time.sleep(0.002)
+    return has_come
 
 
 def run(

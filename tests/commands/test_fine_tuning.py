@@ -5,12 +5,13 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from small_run import family_words, run, start
+from small_run import family_words, run, start, wait_until
 from test_processes import outputs, start_two
 from test_resume import assert_same_end, updating
 
@@ -68,9 +69,7 @@ def test_killed_before_its_first_checkpoint_it_begins_with_the_other_weights_aga
     folder = tmp_path / "tuned"
     words = ["train.py", config, "--run", folder, "--from", undisturbed, *STANDSTILL]
     process = start(*words, "--train.steps", 10**6, "--train.validate-every", 10**6)
-    while not updating(folder):
-        assert process.poll() is None
-        time.sleep(0.01)
+    assert wait_until(lambda: updating(folder), process)
     process.kill()
     process.communicate()
     assert not any((folder / "checkpoints").iterdir())
@@ -113,11 +112,6 @@ def begin(processes, *words):
     return start_two(*words) if processes == 2 else [start("train.py", *words)]
 
 
-def wait_until(moment, folder, processes):
-    while not moment(folder) and all(process.poll() is None for process in processes):
-        time.sleep(0.005)
-
-
 def made(name):
     return lambda folder: (folder / name).exists()
 
@@ -137,7 +131,7 @@ def test_tuning_killed_at_any_moment_ends_as_if_never_killed(
     for kill in range(int(os.environ.get("KILLS", "2"))):
         started = begin(processes, *words, "--run", folder)
         if kill < len(EARLY):
-            wait_until(EARLY[-1 - kill], folder, started)
+            wait_until(partial(EARLY[-1 - kill], folder), *started)
         else:
             time.sleep(chosen.uniform(2, 8))
         chosen.choice(started).kill()

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from small_run import ROOT, start
+from small_run import ROOT, start, wait_until
 
 from transformer.machine.interrupts import ended_by_interrupts, quiet_interrupts
 
@@ -102,8 +102,7 @@ def test_half_made_files_are_cleared_away(config, corpus, tmp_path):
         "train.py", config, "--run", tmp_path / "run", *corpus,
         env=os.environ | {"XDG_CACHE_HOME": str(cache)},
     )  # fmt: skip
-    while process.poll() is None and not list(cache.rglob("unfinished-*")):
-        time.sleep(0.01)
+    wait_until(lambda: bool(list(cache.rglob("unfinished-*"))), process)
     process.send_signal(signal.SIGINT)
     assert process.communicate() == ("", "")
     assert process.returncode == 130

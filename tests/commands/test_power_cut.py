@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from small_run import ROOT, run
+from small_run import ROOT, run, wait_until
 from test_resume import assert_same_end, last_saved, mid_save
 
 CUTS = int(os.environ.get("CUTS", "2"))
@@ -78,8 +78,7 @@ def cut_power(words: list[object], folder: Path, log: Path, moment, caches: dict
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     begun = time.time()
-    while process.poll() is None and not moment(folder, time.time() - begun):
-        time.sleep(0.002)
+    wait_until(lambda: moment(folder, time.time() - begun), process)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -4,10 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
-from small_run import ROOT, run
+from small_run import ROOT, run, wait_until
 from test_resume import assert_same_end, last_saved, updating
 
 
@@ -31,8 +30,7 @@ def test_a_script_that_is_told_to_end_saves_and_goes_on_when_it_is_queued_again(
     script = tmp_path / "job.sh"
     script.write_text(SCRIPTS[name].replace("python train.py configs/wmt14_base.py", call))
     job = subprocess.Popen(["bash", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    while job.poll() is None and not updating(folder):
-        time.sleep(0.01)
+    wait_until(lambda: updating(folder), job)
     os.kill(job.pid, signal.SIGTERM)  # its process alone, as B: and Kubernetes do
     said, _ = job.communicate(timeout=60)
     assert job.returncode == 0

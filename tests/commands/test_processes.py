@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from small_run import run, start
+from small_run import run, start, wait_until
 from test_resume import assert_same_end, final_state, mid_save, mid_validation, updating
 
 
@@ -67,9 +67,7 @@ def after_a_loss(folder, words, fault, lost, moment) -> tuple[int, str, float]:
     many seconds it takes to end."""
     both = start_two(*words)
     try:
-        while not MOMENTS[moment](folder):
-            assert [process.poll() for process in both] == [None, None]
-            time.sleep(0.005)
+        assert wait_until(lambda: MOMENTS[moment](folder), *both)
         both[lost].send_signal(fault)
         begin = time.monotonic()
         _, said = both[1 - lost].communicate(timeout=60)

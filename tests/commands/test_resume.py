@@ -8,12 +8,13 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from small_run import family_words, regularised_words, run, start
+from small_run import family_words, regularised_words, run, start, wait_until
 
 from transformer.runs.folder import load_run_config
 
@@ -84,16 +85,12 @@ def kill(words: list[object], folder: Path, number: int, chosen: random.Random) 
     already = last_saved(folder)
     process = start("train.py", *words, "--run", folder)
 
-    def wait(moment: Callable[[Path], bool]) -> None:
-        while process.poll() is None and not moment(folder):
-            time.sleep(0.005)
-
     if further := number % 2 == 0:
-        wait(lambda folder: last_saved(folder) > already)
+        wait_until(lambda: last_saved(folder) > already, process)
         between = last_saved(folder)
-        wait(lambda folder: last_saved(folder) > between)
+        wait_until(lambda: last_saved(folder) > between, process)
     if moment := chosen.choice([mid_save, mid_validation, None]):
-        wait(moment)
+        wait_until(partial(moment, folder), process)
     else:
         time.sleep(chosen.uniform(0, 1) if further else chosen.uniform(1, 8))
     process.send_signal(signal.SIGKILL)
@@ -148,8 +145,7 @@ def test_metrics_tell_each_step_once_after_kills(config, undisturbed):
 def test_a_run_asked_to_stop_saves_and_says_how_to_continue(config, undisturbed, tmp_path):
     folder = tmp_path / "stopped"
     process = start("train.py", config, "--run", folder)
-    while process.poll() is None and not any(folder.glob("checkpoints/[0-9]*")):
-        time.sleep(0.01)
+    wait_until(lambda: any(folder.glob("checkpoints/[0-9]*")), process)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate()
     assert process.returncode == 0, errors
@@ -183,9 +179,7 @@ def test_a_second_command_on_a_run_at_work_changes_nothing_in_it(config, tmp_pat
     folder = tmp_path / "run"
     first = start("train.py", config, "--run", folder, "--train.steps", 10**6)
     try:
-        while not (folder / "metrics.jsonl").exists():
-            assert first.poll() is None
-            time.sleep(0.01)
+        assert wait_until((folder / "metrics.jsonl").exists, first)
         files = [folder / "config.json", folder / "tokenizer" / "source.model"]
         before = [path.read_bytes() for path in files]
         for change in (["--decode.beam-size", 7], ["--model.d-ff", 64], ["--data.vocab-size", 30]):
@@ -203,9 +197,7 @@ def test_a_run_without_a_checkpoint_may_be_begun_anew_with_other_settings(config
     words = ["train.py", config, "--run", folder, "--train.validate-every", 10**6]
     masked = family_words(config.parent, "masked")
     process = start(*words, *masked, "--train.steps", 10**6)
-    while not updating(folder):
-        assert process.poll() is None
-        time.sleep(0.01)
+    assert wait_until(lambda: updating(folder), process)
     process.kill()
     process.communicate()
     result = run(*words, "--train.steps", 5)
@@ -218,9 +210,7 @@ def test_a_run_without_a_checkpoint_may_be_begun_anew_with_other_settings(config
 def test_a_run_that_is_deleted_while_it_trains_is_not_trained_for_nothing(config, tmp_path):
     folder = tmp_path / "run"
     process = start("train.py", config, "--run", folder, "--train.steps", 10**6)
-    while not updating(folder):
-        assert process.poll() is None
-        time.sleep(0.01)
+    assert wait_until(lambda: updating(folder), process)
     shutil.rmtree(folder, ignore_errors=True)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2
