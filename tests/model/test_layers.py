@@ -353,6 +353,9 @@ def test_key_value_is_a_pair_of_projections():
         ("btd,vd->btv", (2, 5, 6), (7, 6)),
         ("bhtk,bhks->bhts", (2, 3, 5, 4), (2, 3, 4, 6)),
         ("bhts,bhsk->bhtk", (2, 3, 5, 6), (2, 3, 6, 4)),
+        ("btf,fd->btd", (8, 9, 12), (12, 3)),
+        ("btd,vd->btv", (8, 9, 3), (12, 3)),
+        ("bthk,hkd->btd", (8, 9, 3, 4), (3, 4, 2)),
     ],
 )
 def test_the_gradients_of_contract_are_those_that_jax_derives(equation, a_shape, b_shape):
@@ -363,6 +366,21 @@ def test_the_gradients_of_contract_are_those_that_jax_derives(equation, a_shape,
     derived = jax.grad(lambda a, b: jnp.sum(jnp.einsum(equation, a, b) * factor), (0, 1))(a, b)
     for found, expected in zip(ours, derived):
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "equation, a_shape, b_shape",
+    [
+        ("btd,df->btf", (16, 20, 8), (8, 96)),
+        ("btf,fd->btd", (16, 20, 96), (96, 8)),
+        ("btd,vd->btv", (16, 20, 8), (96, 8)),
+    ],
+)
+def test_a_cpu_transposes_nothing_wide_for_the_gradient_of_a_weight(equation, a_shape, b_shape):
+    a, b = jnp.ones(a_shape), jnp.ones(b_shape)
+    gradient = jax.grad(lambda b: jnp.sum(jnp.sin(contract(equation, a, b))))
+    program = jax.jit(gradient).lower(b).compile().as_text()
+    assert "= f32[8,96]{1,0} dot(" in program and "= f32[96,8]{1,0} dot(" not in program
 
 
 def test_linear_sums_in_float32_and_keeps_the_precision_of_its_input():

@@ -185,8 +185,31 @@ def _contract_backward(
     gradient = gradient.astype(a.dtype)
     return (
         contract(f"{axes},{axes_b}->{axes_a}", gradient, b).astype(a.dtype),
-        contract(f"{axes_a},{axes}->{axes_b}", a, gradient).astype(b.dtype),
+        _summed_over_rows(f"{axes_a},{axes}->{axes_b}", a, gradient).astype(b.dtype),
     )
+
+
+def _summed_over_rows(equation: str, a: Array, b: Array) -> Array:
+    """`contract`, quickly for the gradient of a weight, which sums over all rows.
+
+    XLA transposes the left factor on a CPU, and if it is wide this takes longer than the product.
+    So the other one is put there and the result is transposed, if both together are smaller; the
+    barrier keeps XLA from turning that round again.
+    """
+    axes_a, axes_b, axes = re.split(",|->", equation)
+    free_a, free_b = ("".join(filter(axes.__contains__, own)) for own in (axes_a, axes_b))
+    if axes == free_b + free_a and free_b:  # as it comes out with b on the left
+        return _summed_over_rows(f"{axes_b},{axes_a}->{axes}", b, a)
+    sizes = dict(zip(axes_a + axes_b, a.shape + b.shape))
+    result = math.prod(sizes[axis] for axis in axes)
+    if axes != free_a + free_b or a.size <= b.size + result:
+        return contract(equation, a, b)
+    turned = jax.lax.platform_dependent(
+        contract(f"{axes_b},{axes_a}->{free_b}{free_a}", b, a),
+        cpu=jax.lax.optimization_barrier,
+        default=lambda product: product,
+    )
+    return jnp.einsum(f"{free_b}{free_a}->{axes}", turned)
 
 
 contract.defvjp(lambda equation, a, b: (contract(equation, a, b), (a, b)), _contract_backward)
