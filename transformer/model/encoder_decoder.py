@@ -229,7 +229,8 @@ def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack
     keys = None if key is None else jax.random.split(key, count)
     if config.recompute:  # in a loop: between layers written out XLA would find them alike
         return jax.lax.scan(jax.checkpoint(layer, prevent_cse=False), x, (stack.layers, keys))
-    return jax.lax.scan(layer, x, (stack.layers, keys), unroll=config.accelerator == "gpu")
+    # Written out: a loop would copy what each layer keeps into stacks, and back out of them.
+    return jax.lax.scan(layer, x, (stack.layers, keys), unroll=True)
 
 
 def layer_memory(params: Layer, memory: Memory | None) -> LayerMemory | None:
