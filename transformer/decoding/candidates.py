@@ -50,7 +50,7 @@ def likeliest(
     Those have their share of the softmax, so that scores are the model's.
     """
     chunks = _chunks(without(logits, forbidden), width)
-    maxima = chunks.max(-1)
+    maxima = jax.lax.optimization_barrier(chunks.max(-1))  # XLA would read all logits for `most`
     most = (logits if forbidden else maxima).max(-1, keepdims=True)  # of all, for the softmax
     best, tokens = _largest_in(chunks, maxima, count)
     log_z = jnp.log(jnp.exp(logits - most).sum(-1, keepdims=True))
