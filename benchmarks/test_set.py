@@ -27,7 +27,7 @@ log-probability that our model gives to both translations, read in one go (teach
 import itertools
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -41,7 +41,6 @@ from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig
 from transformer.config.settings import BeamSize, Positive
 from transformer.data.corpus import read_pairs
-from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding import translator as ours
 from transformer.decoding.scoring import log_probabilities, padded
@@ -54,7 +53,7 @@ from transformer.interchange.ctranslate2 import (
     search,
     token_names,
 )
-from transformer.model.batch import EOS, PAD
+from transformer.model.batch import EOS
 from transformer.model.params import Params
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
@@ -157,18 +156,6 @@ def read_test_set(config: Config, count: int) -> tuple[list[str], list[str]]:
     return list(sources), list(references)
 
 
-@dataclass(frozen=True)
-class Recorder:
-    """A target tokenizer that keeps the rows of ids that it decodes."""
-
-    tokenizer: Tokenizer
-    rows: list[list[int]] = field(default_factory=list)
-
-    def decode(self, rows: list[list[int]]) -> list[str]:
-        self.rows.extend(rows)
-        return self.tokenizer.decode(rows)
-
-
 def longest_output(config: Config, sources: list[str], tokenizers: Tokenizers) -> int:
     """The most tokens, EOS included, that ours gives to any of the sentences."""
     limit = max(map(len, tokenizers.source.encode(sources))) + config.decode.max_extra_length
@@ -186,11 +173,9 @@ def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[]
 
 
 def our_translations(translator: ours.Translator, sources: list[str]) -> Translations:
-    recorder = Recorder(translator.tokenizers.target)
-    tokenizers = translator.tokenizers._replace(target=recorder)
-    texts = ours.translate(replace(translator, tokenizers=tokenizers), sources)
-    ids = [list(itertools.takewhile(lambda id: id not in (EOS, PAD), row)) for row in recorder.rows]
-    return Translations(texts, ids, sum(EOS not in row for row in recorder.rows))
+    best = [found[0] for found in ours.hypotheses(translator, sources)]
+    ids = [list(itertools.takewhile(lambda id: id != EOS, found.tokens)) for found in best]
+    return Translations([found.text for found in best], ids, sum(EOS not in f.tokens for f in best))
 
 
 def build_theirs(
