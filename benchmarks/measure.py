@@ -20,6 +20,7 @@ import numpy as np
 
 from transformer.commands.command_line import parse_script
 from transformer.errors import UserError
+from transformer.machine.devices import compute_in_this_thread
 from transformer.machine.malloc import keep_memory, return_memory
 from transformer.model.batch import BOS, EOS, Batch
 
@@ -277,6 +278,7 @@ def answer(name: str, worker: Connection) -> Any:
 def _serve(connection: Connection, build: Callable[..., Callable[[], Any]], arguments) -> None:
     """A contestant's process: it works whenever it is asked to, and at last tells its memory."""
     keep_memory()
+    compute_in_this_thread()
     imported = memory_status("VmRSS")
     work = build(*arguments)
     connection.send("ready")

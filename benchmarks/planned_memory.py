@@ -32,6 +32,7 @@ from transformer.config.files import load_config
 from transformer.config.settings import Positive
 from transformer.data.batching import sample
 from transformer.data.plan import Bucket
+from transformer.machine.devices import compute_in_this_thread
 from transformer.machine.malloc import keep_memory, return_blocks, return_memory
 from transformer.training import sharding
 from transformer.training.programs import compile_update
@@ -73,6 +74,7 @@ def main(words: list[str]) -> None:
 def update_memory(config: Config, updates: int, is_tight: bool) -> tuple[int, int]:
     """Bytes that an update takes by its plan, and those that it takes."""
     keep_memory()  # as train.py
+    compute_in_this_thread()
     if is_tight:
         return_blocks()
     config = config.with_vocabularies(config.data.vocab_size, config.data.vocab_size)

@@ -23,8 +23,7 @@ def demand(device: str) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many are small
     replace_damaged_programs()
     jax.config.update("jax_enable_x64", False)  # whatever JAX_ENABLE_X64 says
-    # A CPU computes in the thread that asks: the main thread keeps its memory (malloc.py).
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    compute_in_this_thread()
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:
@@ -39,6 +38,11 @@ def demand(device: str) -> None:
             f"pip install -e '.[{extra}]' (on Colab, first choose the accelerator under "
             "Runtime > Change runtime type)"
         )
+
+
+def compute_in_this_thread() -> None:
+    """A CPU computes in the thread that asks: the main thread keeps its memory (malloc.py)."""
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
 def _processor() -> str:

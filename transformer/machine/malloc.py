@@ -21,8 +21,8 @@ def keep_memory() -> None:
     system each time, and get it back as pages that must be zeroed: 0.1 s of 0.4 s for an update.
     Where an accelerator does the work, it changes little.
 
-    It holds for the main thread, which computes (`devices.demand`). Other threads have heaps of
-    their own, so that those that compile do not wait for each other.
+    It holds for the main thread, which computes (`devices.compute_in_this_thread`). Others have
+    heaps of their own, so that those that compile do not wait for each other.
     """
     for option, value in ((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, -1)):
         _call("mallopt", option, value)
