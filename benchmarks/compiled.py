@@ -42,12 +42,13 @@ from transformer.config import Config
 from transformer.config.files import load_config
 from transformer.config.rules import check
 from transformer.config.settings import Positive
-from transformer.decoding.ensemble import Ensemble, proceed
+from transformer.decoding.ensemble import Ensemble
+from transformer.decoding.schedule import proceed
 from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search
 from transformer.errors import UserError
 from transformer.machine.targets import Target, mesh_of
-from transformer.model.cached_decoder import decoding_params
+from transformer.model.cached_decoder import decoding_params, lengthened
 from transformer.model.params import init_params
 from transformer.training.programs import traced_update
 
@@ -140,6 +141,7 @@ def lowered_search(mesh: Mesh, config: Config, length: int, platform: str) -> ja
 
     def search(params, source):
         state = begin_search((model,), settings, (params,), source)
+        state = state.replace(cache=tuple(map(lengthened, state.cache)))
         return proceed(Ensemble((model,), (params,)), BeamSearch(settings), state)[1]
 
     place = SingleDeviceSharding(mesh.devices.flat[0])

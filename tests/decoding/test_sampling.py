@@ -9,6 +9,7 @@ import pytest
 
 from transformer.config import DecodeConfig
 from transformer.decoding.sampling import Choice, Sampling, restricted, start_sampling
+from transformer.decoding.search import proceed
 from transformer.model.batch import BOS, EOS, PAD
 
 VOCABULARY = 8
@@ -33,7 +34,7 @@ def sampled(choice, length, samples, keys, last):
     limits = jnp.full(len(keys), length)
     state = start_sampling(choice, {}, limits, length, samples, last, keys)
     method = Sampling(DecodeConfig())
-    result = method.finish(method.proceed(table_step, lambda cache, rows: cache, state, length, 0))
+    result = method.finish(proceed(method, table_step, lambda cache, rows: cache, state, length))
     return result.tokens, result.scores
 
 
@@ -139,7 +140,7 @@ def constrained_tokens(length, **settings):
     limits, last = jnp.full(6, length), jnp.arange(2, VOCABULARY)
     state = start_sampling(choice(end=-1), {}, limits, length, 64, last, keys(6))
     method = Sampling(DecodeConfig(**settings))
-    run = jax.jit(lambda s: method.proceed(table_step, lambda cache, rows: cache, s, length, 0))
+    run = jax.jit(lambda s: proceed(method, table_step, lambda cache, rows: cache, s, length))
     return np.asarray(method.finish(run(state)).tokens).reshape(-1, length)
 
 

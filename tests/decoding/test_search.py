@@ -11,9 +11,16 @@ import numpy as np
 import pytest
 
 from transformer.config import DecodeConfig
-from transformer.decoding.candidates import best_continuations, largest, likeliest
+from transformer.decoding.candidates import (
+    best,
+    of_log_probs,
+    of_logits,
+    of_probabilities,
+    of_token,
+)
 from transformer.decoding.search import (
     IMPOSSIBLE,
+    BeamSearch,
     SearchState,
     advance,
     advance_greedily,
@@ -287,7 +294,7 @@ def steps_taken(config, table, limit):
     state = start(config, cache, jnp.asarray([limit]), limit)
     while not state.done.all():
         state = move(state)
-    return int(state.position)
+    return int(state.position[0])
 
 
 def certain_end():
@@ -473,7 +480,7 @@ def test_sequences_begin_with_the_prefix_and_the_best_of_those_is_found(
     limits = jnp.asarray([longest, longest])
     state = start(config, cache, limits, longest, prefix=rows)
     step = partial(table_step, table)
-    result = finish(config, proceed(config, step, take_rows, state, longest))
+    result = finish(config, proceed(BeamSearch(config), step, take_rows, state, longest))
     found = [tuple(t for t in row if t != PAD) for row in np.asarray(result.tokens)[:, 0].tolist()]
     assert found[0][: len(prefix)] == prefix
     [free] = run_on(config, table, [longest], sentences=[1]).tokens[:, 0].tolist()
@@ -500,41 +507,58 @@ def test_normalise_divides_by_the_penalty_of_the_length(alpha, normalisation):
         assert float(score) == pytest.approx(-6 / penalty(config, length), rel=1e-5)
 
 
-def test_best_continuations_are_the_best_of_all_pairs():
-    totals = jax.random.normal(jax.random.key(0), (2, 3))
-    logits = jax.random.normal(jax.random.key(1), (2, 3, 5))
-    best, origins, tokens = best_continuations(totals, *likeliest(logits, 3), 6)
-    for row in range(2):
-        everything = totals[row][:, None] + without_pad_and_bos(jax.nn.log_softmax(logits[row]))
-        everything = np.asarray(everything)
-        np.testing.assert_allclose(best[row], np.sort(everything.reshape(-1))[::-1][:6], rtol=1e-5)
-        np.testing.assert_allclose(everything[origins[row], tokens[row]], best[row], rtol=1e-5)
+KINDS = {
+    "logits": (of_logits, lambda logits: logits),
+    "log-probabilities": (of_log_probs, jax.nn.log_softmax),
+    "probabilities": (of_probabilities, jax.nn.softmax),
+}
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vocabulary", [5, 50, 256, 300, 1001])
-@pytest.mark.parametrize("count", [1, 3])
-def test_likeliest_is_top_k_of_log_softmax_also_of_equal_logits(vocabulary, count):
-    generator = np.random.default_rng(0)
-    for logits in (generator.normal(size=(2, 3, vocabulary)),
-                   generator.integers(0, 9, (2, 3, vocabulary)),
-                   generator.normal(size=(2, 3, vocabulary)) * 1e4):  # fmt: skip
-        logits = jnp.asarray(logits, jnp.float32)
-        log_probs, tokens = likeliest(logits, count)
-        choice = without_pad_and_bos(jax.nn.log_softmax(logits))
-        expected = jax.lax.top_k(choice, count)[0]
-        np.testing.assert_array_equal(tokens, jax.lax.top_k(without_pad_and_bos(logits), count)[1])
-        np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-5)
-        of_scores, places = largest(logits, count)
-        np.testing.assert_array_equal(places, tokens)
-        np.testing.assert_array_equal(of_scores, jnp.take_along_axis(logits, tokens, -1))
+@pytest.mark.parametrize("count", [1, 6])
+def test_the_best_continuations_are_the_best_of_all_pairs(kind, vocabulary, count):
+    build, values = KINDS[kind]
+    totals = jax.random.normal(jax.random.key(0), (2, 3))
+    logits = 3 * jax.random.normal(jax.random.key(1), (2, 3, vocabulary))
+    every = build(totals, values(logits))
+    best_totals, origins, tokens = best(every, count)
+    everything = np.asarray(totals[..., None] + jax.nn.log_softmax(logits))
+    for row, choice in enumerate(without_pad_and_bos(everything)):
+        expected = np.sort(choice.reshape(-1))[::-1][:count]
+        np.testing.assert_allclose(best_totals[row], expected, rtol=1e-5)
+        np.testing.assert_allclose(choice[origins[row], tokens[row]], expected, rtol=1e-5)
+    given = of_token(every, jnp.asarray([2, 4]))
+    np.testing.assert_allclose(given, everything[[0, 1], :, [2, 4]], rtol=1e-5)
 
 
-@pytest.mark.parametrize("special", [PAD, BOS])
-def test_the_most_certain_pad_or_bos_is_not_chosen_and_has_its_share(special):
-    logits = jnp.full((1, 2, 200), -3e4).at[..., 150].set(-2e4).at[..., special].set(2e4)
-    log_probs, tokens = likeliest(logits, 1)
-    assert tokens.tolist() == [[[150], [150]]]
-    np.testing.assert_array_equal(log_probs, np.full((1, 2, 1), -4e4))
+@pytest.mark.parametrize("vocabulary", [5, 64, 200])
+def test_of_equal_continuations_the_first_are_the_best(vocabulary):
+    logits = jax.random.randint(jax.random.key(0), (4, 3, vocabulary), 0, 4).astype(jnp.float32)
+    _, origins, tokens = best(of_log_probs(jnp.zeros((4, 3)), logits), 7)
+    choice = without_pad_and_bos(logits).reshape(4, -1)
+    expected = jax.lax.top_k(jnp.asarray(choice), 7)[1]
+    np.testing.assert_array_equal(origins * vocabulary + tokens, expected)
+
+
+def test_the_best_of_large_logits_have_exact_probabilities():
+    logits = 1e4 * jax.random.normal(jax.random.key(0), (2, 1, 300))
+    totals, _, tokens = best(of_logits(jnp.zeros((2, 1)), logits), 3)
+    choice = jnp.asarray(without_pad_and_bos(jax.nn.log_softmax(logits))[:, 0])
+    np.testing.assert_array_equal(tokens, jax.lax.top_k(choice, 3)[1])
+    np.testing.assert_array_equal(totals, jax.lax.top_k(choice, 3)[0])
+
+
+@pytest.mark.parametrize("hidden", [{PAD: 2e4}, {BOS: 2e4}, {PAD: 2e4, 70: 2e4, 130: 2e4}])
+def test_the_most_certain_token_that_is_hidden_is_not_chosen_and_has_its_share(hidden):
+    """Of each hypothesis, so that all that are looked for first could be hidden ones."""
+    logits = jnp.full((1, 4, 200), -3e4).at[..., 150].set(-2e4)
+    for token, logit in hidden.items():
+        logits = logits.at[..., token].set(logit)
+    share = math.log(len(hidden))
+    totals, origins, tokens = best(of_logits(jnp.zeros((1, 4)), logits), 4, tuple(hidden))
+    assert tokens.tolist() == [[150] * 4] and origins.tolist() == [[0, 1, 2, 3]]
+    np.testing.assert_allclose(totals, np.full((1, 4), -4e4 - share))
 
 
 @pytest.mark.parametrize("beam", [1, 2, 340])
@@ -555,15 +579,16 @@ def test_a_search_can_pause_anywhere():
     step = partial(table_step, random_table(0, end=-4))
     limits = jnp.asarray([2, 6, 4])
     begun = start(config, {"state": jnp.repeat(jnp.arange(3), 3)}, limits, length)
-    whole = finish(config, proceed(config, step, take_rows, begun, length))
+    method = BeamSearch(config)
+    whole = finish(config, proceed(method, step, take_rows, begun, length))
     for position in range(length):
-        paused = proceed(config, step, take_rows, begun, position)
-        assert paused.position == position or paused.done.all()
-        resumed = finish(config, proceed(config, step, take_rows, paused, length))
+        paused = proceed(method, step, take_rows, begun, position)
+        np.testing.assert_array_equal(paused.position[~paused.done], position)
+        resumed = finish(config, proceed(method, step, take_rows, paused, length))
         np.testing.assert_array_equal(resumed.tokens, whole.tokens)
-    few = proceed(config, step, take_rows, begun, length, remaining=2)
+    few = proceed(method, step, take_rows, begun, length, remaining=2)
     assert (~few.done).sum() <= 2
-    assert few.position < proceed(config, step, take_rows, begun, length).position
+    assert few.position.max() < proceed(method, step, take_rows, begun, length).position.max()
 
 
 def test_greedy_and_beam_share_one_state():

@@ -1,6 +1,8 @@
 """Sentences in, sentences out, with a small random model and a real tokenizer."""
 
+import time
 from dataclasses import replace
+from threading import Event
 
 import jax
 import jax.numpy as jnp
@@ -116,11 +118,12 @@ def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translat
     """A batch of 32 ends where the padding grows; whoever has less company goes with the longer."""
     batches = []
 
-    def echo(ensemble, settings, source, wanted, prefix):
-        batches.append((source.shape[1], int((source != PAD).any(1).sum())))
-        return SearchResult(source[:, None], np.zeros((len(source), 1)))
+    def echo(ensemble, settings, asked, wanted):
+        sources = [source for source, _ in asked]
+        batches.extend((source.shape[1], int((source != PAD).any(1).sum())) for source in sources)
+        return [SearchResult(source[:, None], np.zeros((len(source), 1))) for source in sources]
 
-    monkeypatch.setattr("transformer.decoding.translator.search_batch", echo)
+    monkeypatch.setattr("transformer.decoding.translator.search_series", echo)
     sentences = lines_of([20, *[2] * 100, *[12] * 3, *[5] * 40])
     assert translator[2](sentences, batch_sentences=1000) == sentences
     lengths, counts = zip(*sorted(batches))
@@ -334,11 +337,12 @@ def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(
 ):
     config, params, _ = translator
 
-    def one_of_two(ensemble, settings, source, wanted, prefix):
+    def one_of_two(ensemble, settings, asked, wanted):
+        [(source, _)] = asked
         scores = np.tile([-1.0, IMPOSSIBLE], (len(source), 1))
-        return SearchResult(np.stack([source, source], axis=1), scores)
+        return [SearchResult(np.stack([source, source], axis=1), scores)]
 
-    monkeypatch.setattr("transformer.decoding.translator.search_batch", one_of_two)
+    monkeypatch.setattr("transformer.decoding.translator.search_series", one_of_two)
     [found] = hypotheses(make_translator(config, params, tokenizers), ["a dog"], 2)
     assert [(one.text, one.score) for one in found] == [("a dog", -1.0)]
 
@@ -370,3 +374,26 @@ def test_a_least_length_is_kept_whatever_the_source_allows(translator, tokenizer
     ready = make_translator(replace(config, decode=settings), params, tokenizers)
     for [best] in hypotheses(ready, ["a dog", "he goes"]):
         assert len(best.tokens) > 20 and EOS not in best.tokens[:20]
+
+
+def test_when_one_search_fails_the_other_does_not_begin_another_batch(
+    translator, tokenizers, monkeypatch
+):
+    config, params, _ = translator
+    config = replace(config, decode=replace(config.decode, batch_sentences=1))
+    begun, failed, shares = [], Event(), iter([True, False])
+
+    def fails_or_goes_on(ensemble, settings, asked, wanted):
+        if next(shares):
+            failed.set()
+            raise ValueError("one of two")
+        failed.wait(60)
+        for batch in asked:
+            begun.append(batch)
+            time.sleep(0.1)
+        return []
+
+    monkeypatch.setattr("transformer.decoding.translator.search_series", fails_or_goes_on)
+    with pytest.raises(ValueError, match="one of two"):
+        translate(make_translator(config, params, tokenizers), ["a dog"] * 100)
+    assert len(begun) < 25  # of 50

@@ -11,9 +11,13 @@ from transformer.model.batch import PAD
 from transformer.model.cached_decoder import (
     decode_step,
     decoding_params,
+    halved,
     init_cache,
+    lengthened,
+    places_needed,
     prefill,
     reorder,
+    seated,
 )
 from transformer.model.encoder_decoder import decode, encode
 
@@ -138,3 +142,58 @@ def test_a_prompt_read_at_once_equals_one_token_at_a_time(
         scores, cache = step(cache, jnp.asarray(tokens))
         wanted = np.asarray(expected)[np.arange(4), lengths + following]
         np.testing.assert_allclose(scores, np.repeat(wanted, beam, axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["paper", "relative positions", "two vocabularies"])
+def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
+    small_model, random_params, random_batch, name
+):
+    """Two places; after some tokens another sentence takes one. The cache is written over again
+    and again, and gets longer and shorter on the way."""
+    model, beam, most = small_model(**MODELS[name]), 2, 10
+    params, source = random_params(model), random_batch().source
+    generator = np.random.default_rng(0)
+    ready, memory = decoding_params(model, params), encode(model, params, source)
+    waiting = init_cache(model, ready, memory, len(source), 0, beam)
+    cache = init_cache(model, ready, encode(model, params, source[:2]), 2, 8, beam)
+    step = jax.jit(partial(decode_step, model, ready))
+    texts = {place: np.zeros((beam, 0), int) for place in range(2)}
+    sentences, rooms = [0, 1], set()
+    for turn in range(34):
+        if turn % 5 == 4:  # one place after the other
+            place, row = turn // 5 % 2, turn // 5 % len(source)
+            cache = seated(cache, jnp.int32(place), waiting, jnp.int32(row))
+            texts[place], sentences[place] = np.zeros((beam, 0), int), row
+        needed = int(places_needed(cache, jnp.ones(2, bool)))
+        assert needed == max(text.shape[1] for text in texts.values()) + 1
+        room = cache.ancestry.shape[-1]
+        if needed > room:
+            cache = lengthened(cache)
+        elif turn % 3 == 0 and needed <= room // 2:
+            cache = halved(cache)
+        rooms.add(cache.ancestry.shape[-1])
+        tokens = generator.integers(3, 23, (2, beam))
+        for place in range(2):
+            texts[place] = np.concatenate([texts[place], tokens[place][:, None]], 1)
+        scores, cache = step(cache, jnp.asarray(tokens.reshape(-1)))
+        for place, text in texts.items():
+            padded = np.pad(text, ((0, 0), (0, most - text.shape[1])))
+            sources = jnp.repeat(source[sentences[place]][None], beam, axis=0)
+            expected = predict(model, params, sources, jnp.asarray(padded))[:, text.shape[1] - 1]
+            own = scores.reshape(2, beam, -1)[place]
+            np.testing.assert_allclose(own, expected, atol=1e-5)
+        order = generator.integers(0, beam, (2, beam))
+        rows = order + beam * np.arange(2)[:, None]
+        cache = reorder(cache, jnp.asarray(rows.reshape(-1)))
+        texts = {place: text[order[place]] for place, text in texts.items()}
+    assert len(rooms) > 1 and int(cache.position) > 2 * max(rooms)
+
+
+def test_a_cache_without_room_gets_some(small_model, random_params, random_batch):
+    model = small_model()
+    params, source = random_params(model), random_batch().source
+    ready, memory = decoding_params(model, params), encode(model, params, source)
+    empty = init_cache(model, ready, memory, len(source), 0, 3)
+    assert places_needed(empty, jnp.zeros(4, bool)) == 1
+    found, expected = lengthened(empty), init_cache(model, ready, memory, len(source), 16, 3)
+    assert jax.tree.all(jax.tree.map(np.array_equal, found, expected))

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -13,8 +15,26 @@ from transformer.model.batch import PAD
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Source lengths to pad to, so that few shapes are compiled; above the last, powers of two."""
 
+SEARCH_LENGTHS = (32, 64, 128, 256)
+"""The same for the search, which costs more to compile, and less to pad."""
+
 MANY = 32
 """A batch of so many sentences rather ends than that all of them are padded to a longer shape."""
+
+
+class SearchBatch(NamedTuple):
+    """What is searched for at once: sentences by their numbers, and a row for each of its source
+    and of what its translation begins with. Rows behind them are padding."""
+
+    numbers: list[int]
+    source: Int[np.ndarray, "B S"]
+    prefix: Int[np.ndarray, "B P"] | None
+
+    @property
+    def reach(self) -> int:
+        """The source length that the search is compiled for."""
+        given = 0 if self.prefix is None else self.prefix.shape[1]
+        return round_up(max(self.source.shape[1], given), SEARCH_LENGTHS)
 
 
 def last_position(models: Sequence[ModelConfig]) -> int:
@@ -59,6 +79,54 @@ def pad_batch(
     length = min(max(map(_padded_length, sources)), last_position(models))
     rows = min(1 << (len(sources) - 1).bit_length(), settings.batch_sentences)
     return pad_sources(sources, rows, length)
+
+
+def search_batches(
+    models: Sequence[ModelConfig],
+    settings: DecodeConfig,
+    sources: list[list[int]],
+    prefixes: list[list[int]],
+) -> list[SearchBatch]:
+    """All sentences that have a token, the shortest ones first."""
+    order = sorted((n for n, ids in enumerate(sources) if ids), key=lambda n: len(sources[n]))
+    batches = []
+    for numbers in in_batches(settings, sources, order):
+        source = pad_batch(models, settings, [sources[n] for n in numbers])
+        prefix = pad_prefixes([prefixes[n] for n in numbers], len(source))
+        batches.append(SearchBatch(numbers, source, prefix))
+    return batches
+
+
+def in_shares(batches: list[SearchBatch], count: int) -> list[list[SearchBatch]]:
+    """The batches in at most `count` shares of about as many tokens, in each the longest first: so
+    few places are idle while the last sentences end."""
+    shares: list[list[SearchBatch]] = [[] for _ in range(min(count, len(batches)))]
+    tokens = [0] * len(shares)
+    for batch in reversed(batches):
+        least = tokens.index(min(tokens))
+        shares[least].append(batch)
+        tokens[least] += np.count_nonzero(batch.source)
+    return shares
+
+
+def in_series(batches: list[SearchBatch]) -> Iterator[list[SearchBatch]]:
+    """The batches in series of one shape, which one search can have one after the other."""
+
+    def shape(batch: SearchBatch):
+        return batch.reach, None if batch.prefix is None else batch.prefix.shape[1]
+
+    for _, alike in groupby(batches, shape):
+        series = list(alike)
+        rows = max(len(batch.source) for batch in series)
+        yield [_with_rows(batch, rows) for batch in series]
+
+
+def _with_rows(batch: SearchBatch, rows: int) -> SearchBatch:
+    def padded(table):
+        return np.pad(table, ((0, rows - len(table)), (0, 0)), constant_values=PAD)
+
+    prefix = None if batch.prefix is None else padded(batch.prefix)
+    return batch._replace(source=padded(batch.source), prefix=prefix)
 
 
 def teacher_forced_batches(

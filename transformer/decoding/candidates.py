@@ -1,4 +1,7 @@
-"""Which tokens a hypothesis may go on with best, and how likely each is."""
+"""Which continuations of a sentence's hypotheses are the best, and how likely each is."""
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +10,10 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.model.batch import BOS, PAD
+
+WIDTH = 64
+"""Tokens of a chunk of the vocabulary. The best ones are among those with the largest maxima, which
+are soon found."""
 
 
 @struct.dataclass
@@ -24,73 +31,102 @@ def as_logits(given: Array | Mixture) -> Array:
     return given.astype(jnp.float32)
 
 
-def best_continuations(
-    totals: Float[Array, "B W"],
-    each: Float[Array, "B W C"],
-    tokens: Int[Array, "B W C"],
-    count: int,
+class Continuations(NamedTuple):
+    """Every hypothesis with every token behind it; the log-probability of each is computed where it
+    is asked for.
+
+    values  [B, W, V]  what it is made of: logits, say
+    maxima  [B, W, P]  their largest, in chunks of WIDTH tokens
+    shared  [B, W] each, what belongs to a hypothesis: its log-probability, say
+    score   the log-probability, of a value and `shared`; it grows with the value
+    """
+
+    values: Array
+    maxima: Array
+    shared: tuple[Array, ...]
+    score: Callable[..., Array]
+
+
+def of_logits(totals: Float[Array, "B W"], logits: Float[Array, "B W V"]) -> Continuations:
+    """Continuations of hypotheses with these log-probabilities, the next token by its softmax."""
+    maxima = _maxima(logits)
+    most = maxima.max(-1)
+    log_z = jnp.log(jnp.exp(logits - most[..., None]).sum(-1))
+    return Continuations(
+        logits,
+        maxima,
+        (totals, most, log_z),
+        lambda x, total, most, log_z: total + (x - most - log_z),
+    )
+
+
+def of_probabilities(
+    totals: Float[Array, "B W"], probabilities: Float[Array, "B W V"]
+) -> Continuations:
+    """The same of the next token's probabilities."""
+    return Continuations(
+        probabilities,
+        _maxima(probabilities),
+        (totals,),
+        lambda p, total: total + jnp.log(jnp.maximum(p, 0)),
+    )
+
+
+def of_log_probs(totals: Float[Array, "B W"], log_probs: Float[Array, "B W V"]) -> Continuations:
+    """The same of the next token's log-probabilities."""
+    return Continuations(log_probs, _maxima(log_probs), (totals,), lambda x, total: total + x)
+
+
+def best(
+    continuations: Continuations, count: int, forbidden: tuple[int, ...] = ()
 ) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]]:
-    """The `count` best (hypothesis, token) pairs: total log-probability, hypothesis, token.
+    """The `count` best, best first: log-probability, hypothesis, token, which is never PAD, BOS or
+    one that is forbidden; or all, if there are fewer.
 
-    They are among the best tokens of each hypothesis, which are quicker to find.
+    Of those that are equal the one of the first hypothesis is better, then that of the first token.
     """
-    batch = len(totals)
-    candidates = (totals[..., None] + each).reshape(batch, -1)
-    best, index = jax.lax.top_k(candidates, min(count, candidates.shape[1]))
-    origins = index // each.shape[-1]
-    return best, origins, jnp.take_along_axis(tokens.reshape(batch, -1), index, 1)
+    values, maxima, shared, score = continuations
+    batch, beam, parts = maxima.shape
+    hidden = {PAD, BOS, *forbidden}
+    count = min(count, beam * (values.shape[-1] - len(hidden)))
+    # A maximum may be of a hidden token: so many more chunks are looked at.
+    looked_at = count + beam * len({token // WIDTH for token in hidden})
+    of_chunks = score(maxima, *(array[..., None] for array in shared)).reshape(batch, -1)
+    _, chosen = jax.lax.top_k(of_chunks, min(looked_at, beam * parts))
+    chosen = chosen.sort(-1)
+    origins, part = chosen // parts, chosen % parts
+    chunks = _chunks(values).reshape(batch, beam * parts, WIDTH)
+    found = score(
+        jnp.take_along_axis(chunks, chosen[..., None], 1),
+        *(jnp.take_along_axis(array, origins, 1)[..., None] for array in shared),
+    )
+    tokens = part[..., None] * WIDTH + jnp.arange(WIDTH)
+    totals, place = jax.lax.top_k(without(found, tokens, hidden).reshape(batch, -1), count)
+    return (
+        totals,
+        jnp.take_along_axis(origins, place // WIDTH, 1),
+        jnp.take_along_axis(tokens.reshape(batch, -1), place, 1),
+    )
 
 
-def likeliest(
-    logits: Float[Array, "B W V"], count: int, forbidden: tuple[int, ...] = (), width: int = 64
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The `count` largest log-probabilities, largest first, and their tokens: never PAD, BOS or one
-    that is forbidden.
-
-    Those have their share of the softmax, so that scores are the model's.
-    """
-    chunks = _chunks(without(logits, forbidden), width)
-    maxima = jax.lax.optimization_barrier(chunks.max(-1))  # XLA would read all logits for `most`
-    most = (logits if forbidden else maxima).max(-1, keepdims=True)  # of all, for the softmax
-    best, tokens = _largest_in(chunks, maxima, count)
-    log_z = jnp.log(jnp.exp(logits - most).sum(-1, keepdims=True))
-    return (best - most) - log_z, tokens
+def of_token(continuations: Continuations, tokens: Int[Array, "B"]) -> Float[Array, "B W"]:
+    """The log-probability of each hypothesis with the token of its sentence behind it."""
+    values = jnp.take_along_axis(continuations.values, tokens[:, None, None], 2)[..., 0]
+    return continuations.score(values, *continuations.shared)
 
 
-def largest(
-    scores: Float[Array, "B W V"], count: int, width: int = 64
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The `count` largest scores, largest first, and their tokens: never PAD or BOS."""
-    chunks = _chunks(scores, width)
-    return _largest_in(chunks, chunks.max(-1), count)
+def without(values: Array, tokens: Array, hidden: set[int]) -> Array:
+    """The values, out of reach where the token is one of those."""
+    is_hidden = jnp.isin(tokens, jnp.array(sorted(hidden)))
+    return jnp.where(is_hidden, -jnp.inf, values)
 
 
-def _chunks(logits: Float[Array, "B W V"], width: int) -> Float[Array, "B W P width"]:
-    filling = ((0, 0), (0, 0), (0, -logits.shape[-1] % width))
-    chunks = jnp.pad(logits, filling, constant_values=-jnp.inf)
-    return chunks.reshape(*logits.shape[:2], -1, width)
+def _maxima(values: Float[Array, "B W V"]) -> Float[Array, "B W P"]:
+    # Behind the barrier, so that XLA does not read all values again for what is made of these.
+    return jax.lax.optimization_barrier(_chunks(values).max(-1))
 
 
-def _largest_in(
-    chunks: Float[Array, "B W P width"], maxima: Float[Array, "B W P"], count: int
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"]]:
-    """The largest are in the chunks of tokens with the `count` largest maxima, which are soon
-    found."""
-    width = chunks.shape[-1]
-    maxima = maxima.at[..., 0].set(text_alone(chunks[..., 0, :], jnp.arange(width)).max(-1))
-    _, chosen = jax.lax.top_k(maxima, min(count, maxima.shape[-1]))
-    chosen = chosen.sort(-1)  # so that of equal logits the first wins, as in lax.top_k
-    candidates = jnp.take_along_axis(chunks, chosen[..., None], 2)
-    candidates = text_alone(candidates, chosen[..., None] * width + jnp.arange(width))
-    best, place = jax.lax.top_k(candidates.reshape(*chunks.shape[:2], -1), count)
-    return best, jnp.take_along_axis(chosen, place // width, 2) * width + place % width
-
-
-def text_alone(logits: Array, tokens: Array) -> Array:
-    """The logits, out of reach where the token is PAD or BOS."""
-    return jnp.where((tokens == PAD) | (tokens == BOS), -jnp.inf, logits)
-
-
-def without(logits: Array, forbidden: tuple[int, ...]) -> Array:
-    """The logits, out of reach at these tokens."""
-    return logits.at[..., jnp.array(forbidden)].set(-jnp.inf) if forbidden else logits
+def _chunks(values: Float[Array, "B W V"]) -> Float[Array, "B W P C"]:
+    filling = ((0, 0), (0, 0), (0, -values.shape[-1] % WIDTH))
+    filled = jnp.pad(values, filling, constant_values=-jnp.inf)
+    return filled.reshape(*values.shape[:2], -1, WIDTH)

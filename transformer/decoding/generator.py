@@ -16,20 +16,12 @@ from transformer.config import Config, DecodeConfig, GenerateConfig, ModelConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import last_position, longest_text, round_up
-from transformer.decoding.ensemble import (
-    CACHE_LENGTH,
-    Caches,
-    Ensemble,
-    State,
-    make_ensemble,
-    proceed,
-    search_on,
-    with_room,
-)
+from transformer.decoding.ensemble import Caches, Ensemble, make_ensemble
 from transformer.decoding.sampling import Choice, Sampling, start_sampling
+from transformer.decoding.schedule import State, proceed, search_on, with_room
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, start
 from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.cached_decoder import DecodingParams, init_cache, prefill
+from transformer.model.cached_decoder import FIRST_LENGTH, DecodingParams, init_cache, prefill
 from transformer.model.params import Params
 
 PROMPT_LENGTHS = (8, 16, 32, 64, 128, 256)
@@ -105,8 +97,8 @@ def continuations(
     found: list[list[Continuation]] = [[] for _ in prompts]
     order = iter(sorted(range(len(prompts)), key=lambda i: len(encoded[i])))
     while batch := list(islice(order, generator.prompts_at_once)):
-        state, most = _start(generator, [encoded[i] for i in batch], [numbers[i] for i in batch])
-        result = search_on(generator.ensemble, generator.method, state, most)
+        state = _start(generator, [encoded[i] for i in batch], [numbers[i] for i in batch])
+        result = search_on(generator.ensemble, generator.method, state)
         for row, i in enumerate(batch):
             found[i] = _read(generator, encoded[i], result, row)
     return found
@@ -115,10 +107,10 @@ def continuations(
 def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
     """The first sample, part by part as it grows, its beginning first."""
     ids = _fitting(generator, prompt)
-    state, most = _start(generator, [ids], [number])
+    state = _start(generator, [ids], [number])
     shown = ""
     while not np.asarray(state.done).all():
-        state = with_room(state, most)
+        state = with_room(state)
         state, result = proceed(generator.ensemble, generator.method, state, tokens=1)
         text = _read(generator, ids, result, 0)[0].text
         whole = text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
@@ -141,17 +133,16 @@ def _fitting(generator: Generator, prompt: str) -> list[int]:
     return [BOS, *ids]
 
 
-def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -> tuple[State, int]:
-    """A search that has read all but the last tokens of prompts, and how long its cache may get."""
+def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -> State:
+    """A search that has read all but the last tokens of prompts."""
     settings, ensemble = generator.settings, generator.ensemble
     table, limits = _padded(generator, prompts)
-    most = table.shape[1] - 1 + settings.max_tokens
-    room = min(table.shape[1] - 1 + CACHE_LENGTH, most)
+    room = table.shape[1] - 1 + min(FIRST_LENGTH, settings.max_tokens)
     caches = _read_prompts(ensemble.models, generator.width, room, ensemble.params, table[:, :-1])
     begun = caches, jnp.asarray(limits), settings.max_tokens
     last = jnp.asarray(table[:, -1])
     if isinstance(generator.method, BeamSearch):
-        return start(generator.method.settings, *begun, last), most
+        return start(generator.method.settings, *begun, last)
     keys = np.resize(np.asarray(numbers, np.uint32), len(table))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
     choice = Choice(
@@ -160,7 +151,7 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
         top_p=jnp.float32(settings.top_p),
         end=jnp.int32(-1 if generator.lines else EOS),
     )
-    return start_sampling(choice, *begun, generator.width, last, keys), most
+    return start_sampling(choice, *begun, generator.width, last, keys)
 
 
 def _padded(

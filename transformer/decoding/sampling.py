@@ -5,7 +5,6 @@ depends on the sentence's key alone, not on its neighbours.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +13,16 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from transformer.config import DecodeConfig
-from transformer.decoding.candidates import as_logits, text_alone
+from transformer.decoding.candidates import as_logits, without
 from transformer.decoding.constraints import constrained, throughout
 from transformer.decoding.search import (
     Cache,
     Reorder,
     SearchResult,
     Step,
-    until_paused,
+    appended,
 )
+from transformer.model.batch import BOS, PAD
 
 
 @struct.dataclass
@@ -45,7 +45,7 @@ class Choice:
 class SamplingState:
     """Sampling between two tokens, for B sentences of W samples, at most L tokens each.
 
-    position   tokens drawn so far
+    position   [B]        tokens drawn so far
     last       [B, W]     the token drawn last, or the last one of the prompt
     open       [B, W, L]  the samples, PAD after their end or `position`
     log_probs  [B, W]     the summed log-probabilities of their tokens, the model's own
@@ -81,7 +81,7 @@ def start_sampling(
     """Nothing drawn yet; `last` is the token to be read first."""
     shape = (limits.shape[0], samples)
     return SamplingState(
-        position=jnp.int32(0),
+        position=jnp.zeros_like(limits),
         last=jnp.tile(last[:, None], samples),
         open=jnp.zeros((*shape, max_length), jnp.int32),
         log_probs=jnp.zeros(shape),
@@ -101,11 +101,9 @@ class Sampling:
 
     settings: DecodeConfig
 
-    def proceed(
-        self, step: Step, reorder: Reorder, state: SamplingState, position, remaining
-    ) -> SamplingState:
-        """The samples at `position`, or when only `remaining` prompts are not yet done."""
-        return until_paused(partial(draw, self.settings, step), state, position, remaining)
+    def advance(self, step: Step, reorder: Reorder, state: SamplingState) -> SamplingState:
+        """The samples by one token; none changes its place."""
+        return draw(self.settings, step, state)
 
     def finish(self, state: SamplingState) -> SearchResult:
         """The samples in no order; scores are their log-probabilities, as the model gives them."""
@@ -116,13 +114,13 @@ def draw(settings: DecodeConfig, step: Step, state: SamplingState) -> SamplingSt
     """One token for every sample that has not ended."""
     given, cache = step(state.cache, state.last.reshape(-1))
     logits = as_logits(given).reshape(*state.last.shape, -1)
-    allowed = text_alone(logits, jnp.arange(logits.shape[-1]))
+    allowed = without(logits, jnp.arange(logits.shape[-1]), {PAD, BOS})
     if throughout(settings):
         log_probs = jax.nn.log_softmax(allowed)
-        fewer = constrained(settings, state.open, state.position, None, log_probs)
+        fewer = constrained(settings, state.open, state.position, log_probs)
         allowed = jnp.where((fewer > -jnp.inf).any(-1, keepdims=True), fewer, allowed)
     allowed = restricted(state.choice, allowed)
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, state.position))(state.keys)
+    keys = jax.vmap(jax.random.fold_in)(state.keys, state.position)
     drawn = jax.vmap(lambda key, logits: jax.random.categorical(key, logits))(keys, allowed)
     token = jnp.where(state.choice.temperature > 0, drawn, allowed.argmax(-1))
     going = ~(state.ended | state.done[:, None])
@@ -133,7 +131,7 @@ def draw(settings: DecodeConfig, step: Step, state: SamplingState) -> SamplingSt
     return state.replace(
         position=position,
         last=token,
-        open=jax.lax.dynamic_update_index_in_dim(state.open, token, state.position, axis=2),
+        open=appended(state.open, state.position, token),
         log_probs=state.log_probs + jnp.where(going, log_prob, 0),
         ended=ended,
         done=state.done | ended.all(1) | (position >= state.limits),

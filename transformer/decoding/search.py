@@ -20,16 +20,8 @@ from jax import Array
 from jaxtyping import Bool, Float, Int
 
 from transformer.config import DecodeConfig
-from transformer.decoding import constraints
-from transformer.decoding.candidates import (
-    Mixture,
-    as_logits,
-    best_continuations,
-    largest,
-    likeliest,
-    text_alone,
-    without,
-)
+from transformer.decoding import candidates, constraints
+from transformer.decoding.candidates import Mixture
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
@@ -43,7 +35,7 @@ IMPOSSIBLE = -1e9
 class SearchState:
     """A search between two tokens, for B sentences of W hypotheses, at most L tokens each.
 
-    position    tokens chosen so far
+    position    [B]        tokens chosen so far
     last        [B, W]     the token chosen last, BOS at first
     open        [B, W, L]  hypotheses that go on, PAD after `position`
     log_probs   [B, W]     their summed log-probabilities
@@ -93,7 +85,7 @@ def search(
     goes on until no open hypothesis can be one of the `wanted` best.
     """
     state = start(config, cache, limits, max_length)
-    return finish(config, proceed(config, step, reorder, state, max_length, wanted=wanted))
+    return finish(config, proceed(BeamSearch(config, wanted), step, reorder, state, max_length))
 
 
 def start(
@@ -112,7 +104,7 @@ def start(
     shape = (limits.shape[0], config.beam_size)
     first = jnp.full(shape, BOS, jnp.int32) if last is None else jnp.tile(last[:, None], shape[1])
     return SearchState(
-        position=jnp.int32(0),
+        position=jnp.zeros_like(limits),
         last=first,
         open=jnp.full((*shape, max_length), PAD, jnp.int32),
         log_probs=jnp.full(shape, IMPOSSIBLE).at[:, 0].set(0.0),
@@ -126,42 +118,37 @@ def start(
 
 
 def proceed(
-    config: DecodeConfig,
+    method: "Method",
     step: Step,
     reorder: Reorder,
-    state: SearchState,
+    state: State,
     position: Int[Array, ""] | int,
     remaining: int = 0,
-    wanted: int = 1,
-) -> SearchState:
-    """The search `position` tokens from its start, or with `remaining` sentences not yet done; a
-    sentence is done when its `wanted` best hypotheses are known."""
-    if config.beam_size == 1:
-        return until_paused(partial(advance_greedily, config, step), state, position, remaining)
-    choose = partial(advance, config, step, reorder=reorder, wanted=wanted)
-    return until_paused(choose, state, position, remaining)
-
-
-def until_paused(
-    choose: Callable[[State], State], state: State, position: Int[Array, ""] | int, remaining: int
 ) -> State:
-    """Chooses one token after the other, as long as `proceed` says."""
+    """The search when its sentences have `position` tokens, or `remaining` are not yet done."""
     return jax.lax.while_loop(
-        lambda state: (state.position < position) & (jnp.sum(~state.done) > remaining),
-        choose,
+        lambda state: (farthest(state) < position) & (jnp.sum(~state.done) > remaining),
+        partial(method.advance, step, reorder),
         state,
     )
+
+
+def farthest(state: State) -> Int[Array, ""]:
+    """The most tokens that a sentence has which is not done."""
+    return jnp.where(state.done, 0, state.position).max()
 
 
 def advance(
     config: DecodeConfig, step: Step, state: SearchState, reorder: Reorder, wanted: int = 1
 ) -> SearchState:
-    """Beam search by one token: the best hypotheses go on, and those among them with EOS end."""
+    """Beam search by one token: the best hypotheses go on, and those among them with EOS end; a
+    sentence is done when its `wanted` best hypotheses are known."""
     batch, beam = state.last.shape
     # Twice the beam: even if half of them end here, enough are left to go on.
-    each, tokens, cache = _next_tokens(config, step, state, 2 * beam)
-    totals, origins, tokens = best_continuations(state.log_probs, each, tokens, 2 * beam)
-    sequences = _append(state, jnp.take_along_axis(state.open, origins[..., None], 1), tokens)
+    totals, origins, tokens, cache = _best_next(config, step, state, 2 * beam)
+    sequences = appended(
+        jnp.take_along_axis(state.open, origins[..., None], 1), state.position, tokens
+    )
     ends = tokens == EOS
     # An end outside the beam does not count, so that a beam of 1 is greedy.
     counts = ends & (jnp.arange(ends.shape[1]) < beam)
@@ -183,12 +170,10 @@ def advance(
 
 def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> SearchState:
     """Greedy search by one token: the likeliest, and the sentence is done when that is EOS."""
-    log_probs, tokens, cache = _next_tokens(config, step, state, 1)
-    log_prob, token = log_probs[..., 0], tokens[..., 0]
-    total = state.log_probs + log_prob
-    sequence = _append(state, state.open, token)
+    total, _, token, cache = _best_next(config, step, state, 1)
+    sequence = appended(state.open, state.position, token)
     ends = token == EOS
-    score = normalise(config, total, state.position + 1)
+    score = normalise(config, total, state.position[:, None] + 1)
     return _moved_on(
         config,
         state,
@@ -202,49 +187,40 @@ def advance_greedily(config: DecodeConfig, step: Step, state: SearchState) -> Se
     )
 
 
-def _next_tokens(
+def _best_next(
     config: DecodeConfig, step: Step, state: SearchState, count: int
-) -> tuple[Float[Array, "B W C"], Int[Array, "B W C"], Cache]:
-    """For each hypothesis the `count` tokens that it goes on with best, and their
-    log-probabilities."""
+) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"], Cache]:
+    """The `count` best continuations of each sentence: log-probability, hypothesis, token."""
     given, cache = step(state.cache, state.last.reshape(-1))
     given = jax.tree.map(lambda rows: rows.reshape(*state.last.shape, -1), given)
-    count = min(count, jax.tree.leaves(given)[0].shape[-1] - 2)  # without PAD and BOS
-
-    def freely():
-        if isinstance(given, Mixture) and not (config.renormalise or config.forced_end):
-            best, tokens = largest(without(given.probabilities, config.forbidden), count)
-            return jnp.log(jnp.maximum(best, 0)), tokens
-        return likeliest(_next_logits(config, state, given), count, config.forbidden)
-
-    def within_constraints():
-        log_probs = jax.nn.log_softmax(_next_logits(config, state, given))
-        log_probs = constraints.constrained(
-            config, state.open, state.position, state.prefix, log_probs
-        )
-        return largest(without(log_probs, config.forbidden), count)
-
+    every = _continuations(config, state, given)
+    allowed = every
     if constraints.throughout(config):
-        return *within_constraints(), cache
-    best = freely()
-    if state.prefix is None:
-        return *best, cache
-
-    def as_given():
         log_probs = jax.nn.log_softmax(_next_logits(config, state, given))
-        return constraints.begun(state.prefix, state.position, log_probs, *best)
+        log_probs = constraints.constrained(config, state.open, state.position, log_probs)
+        allowed = candidates.of_log_probs(state.log_probs, log_probs)
+    found = candidates.best(allowed, count, config.forbidden)
+    if state.prefix is not None:
+        token = constraints.next_of(state.prefix, state.position)
+        found = constraints.begun(token, candidates.of_token(every, token), *found)
+    return *found, cache
 
-    is_given = constraints.prefix_goes_on(state.prefix, state.position)
-    return *jax.lax.cond(is_given, as_given, lambda: best), cache
+
+def _continuations(
+    config: DecodeConfig, state: SearchState, given: Array | Mixture
+) -> candidates.Continuations:
+    if isinstance(given, Mixture) and not (config.renormalise or config.forced_end):
+        return candidates.of_probabilities(state.log_probs, given.probabilities)
+    return candidates.of_logits(state.log_probs, _next_logits(config, state, given))
 
 
 def _next_logits(
     config: DecodeConfig, state: SearchState, given: Array | Mixture
 ) -> Float[Array, "B W V"]:
-    logits = as_logits(given)
+    logits = candidates.as_logits(given)
     tokens = jnp.arange(logits.shape[-1])
     if config.renormalise:
-        logits = without(text_alone(logits, tokens), config.forbidden)
+        logits = candidates.without(logits, tokens, {PAD, BOS, *config.forbidden})
     if config.forced_end:
         is_last = state.position + 1 >= state.limits
         end_alone = jnp.where(tokens == EOS, 0, -jnp.inf)
@@ -252,8 +228,12 @@ def _next_logits(
     return logits
 
 
-def _append(state: SearchState, sequences: Array, tokens: Array) -> Array:
-    return jax.lax.dynamic_update_index_in_dim(sequences, tokens, state.position, axis=2)
+def appended(
+    sequences: Int[Array, "B N L"], position: Int[Array, "B"], tokens: Int[Array, "B N"]
+) -> Int[Array, "B N L"]:
+    """The sequences with one more token each, behind the first `position` ones."""
+    is_here = jnp.arange(sequences.shape[-1]) == position[:, None, None]
+    return jnp.where(is_here, tokens[..., None], sequences)
 
 
 def _keep_ended(
@@ -261,7 +241,8 @@ def _keep_ended(
 ) -> tuple[Array, Array]:
     """The best of the hypotheses that ended before and those that end now."""
     possible = totals > IMPOSSIBLE / 2
-    scores = jnp.where(possible, normalise(config, totals, state.position + 1), IMPOSSIBLE)
+    lengths = state.position[:, None] + 1
+    scores = jnp.where(possible, normalise(config, totals, lengths), IMPOSSIBLE)
     all_scores = jnp.concatenate([state.scores, scores], 1)
     all_sequences = jnp.concatenate([state.ended, sequences], 1)
     best, index = jax.lax.top_k(all_scores, state.scores.shape[1])
@@ -271,11 +252,12 @@ def _keep_ended(
 def _moved_on(config: DecodeConfig, state: SearchState, wanted: int, **changes: Any) -> SearchState:
     """The next state; whatever has been found for a sentence that is done stays as it is."""
     cache = changes.pop("cache")
+    changes["position"] = state.position + 1
     kept = {
         name: jnp.where(jnp.expand_dims(state.done, range(1, new.ndim)), getattr(state, name), new)
         for name, new in changes.items()
     }
-    new = state.replace(position=state.position + 1, cache=cache, **kept)
+    new = state.replace(cache=cache, **kept)
     return new.replace(done=state.done | is_done(config, new, wanted))
 
 
@@ -333,9 +315,11 @@ class BeamSearch:
     settings: DecodeConfig
     wanted: int = 1
 
-    def proceed(self, step: Step, reorder: Reorder, state, position, remaining) -> SearchState:
-        """The search at `position`, or when only `remaining` sentences are not yet done."""
-        return proceed(self.settings, step, reorder, state, position, remaining, self.wanted)
+    def advance(self, step: Step, reorder: Reorder, state: SearchState) -> SearchState:
+        """The search by one token."""
+        if self.settings.beam_size == 1:
+            return advance_greedily(self.settings, step, state)
+        return advance(self.settings, step, state, reorder, self.wanted)
 
     def finish(self, state: SearchState) -> SearchResult:
         """The ended hypotheses, best first, then the open ones that have reached the limit."""

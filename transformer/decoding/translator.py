@@ -2,10 +2,11 @@
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import NamedTuple
 
 import jax
@@ -17,16 +18,19 @@ from jaxtyping import Float, Int
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
-    in_batches,
+    SEARCH_LENGTHS,
+    SearchBatch,
+    in_series,
+    in_shares,
     last_position,
     longest_prefix,
     longest_text,
-    pad_batch,
-    pad_prefixes,
     round_up,
+    search_batches,
 )
-from transformer.decoding.ensemble import CACHE_LENGTH, Ensemble, make_ensemble, search_on
+from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.long_text import sentences_of
+from transformer.decoding.schedule import search_in_turn
 from transformer.decoding.search import (
     IMPOSSIBLE,
     BeamSearch,
@@ -40,11 +44,9 @@ from transformer.model.cached_decoder import DecodingParams, init_cache
 from transformer.model.encoder_decoder import encode, widened
 from transformer.model.params import Params
 
-SEARCH_LENGTHS = (32, 64, 128, 256)
-"""The same for the search, which costs more to compile, and less to pad."""
-
 BATCHES_AT_ONCE = 2
-"""While one batch is in an operation that uses a single core, the other has the rest."""
+"""Searches side by side: while one is in an operation that uses a single core, the other has the
+rest."""
 
 
 @dataclass(frozen=True)
@@ -201,20 +203,30 @@ def _searched(
     translator: Translator, parts: list[Part], wanted: int
 ) -> Iterator[tuple[int, Int[np.ndarray, "W L"], Float[np.ndarray, "W"]]]:
     """For each part that has a token its number, and the hypotheses that were found."""
-    sources = [part.source for part in parts]
-    by_length = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: len(sources[i]))
-    models, settings = translator.ensemble.models, translator.settings
-    batches = in_batches(settings, sources, by_length)
+    ensemble, settings = translator.ensemble, translator.settings
+    sources, prefixes = [part.source for part in parts], [part.prefix for part in parts]
+    batches = search_batches(ensemble.models, settings, sources, prefixes)
+    is_over = Event()
 
-    def search_for(numbers: list[int]) -> SearchResult:
-        source = pad_batch(models, settings, [sources[i] for i in numbers])
-        prefixes = [parts[i].prefix for i in numbers]
-        prefix = pad_prefixes(prefixes, len(source))
-        return search_batch(translator.ensemble, settings, source, wanted, prefix)
+    def asked(series: list[SearchBatch]) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        for batch in series:
+            if is_over.is_set():
+                raise CancelledError
+            yield batch.source, batch.prefix
+
+    def search_for(share: list[SearchBatch]) -> list[tuple[SearchBatch, SearchResult]]:
+        found = []
+        for series in in_series(share):
+            found += zip(series, search_series(ensemble, settings, asked(series), wanted))
+        return found
 
     with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
-        for numbers, result in zip(batches, pool.map(search_for, batches)):
-            yield from zip(numbers, result.tokens, result.scores)
+        try:
+            for found in pool.map(search_for, in_shares(batches, BATCHES_AT_ONCE)):
+                for batch, result in found:
+                    yield from zip(batch.numbers, result.tokens, result.scores)
+        finally:
+            is_over.set()  # for Ctrl-C, which would else wait until all is translated
 
 
 def search_batch(
@@ -226,8 +238,20 @@ def search_batch(
 ) -> SearchResult:
     """Encodes a batch and searches for the `wanted` best translations, which begin with `prefix`;
     rows of padding cost no steps."""
-    state = begin_search(ensemble.models, settings, ensemble.params, source, prefix)
-    return search_on(ensemble, BeamSearch(settings, wanted), state, most=state.open.shape[-1])
+    [result] = search_series(ensemble, settings, [(source, prefix)], wanted)
+    return result
+
+
+def search_series(
+    ensemble: Ensemble,
+    settings: DecodeConfig,
+    batches: Iterable[tuple[Array | np.ndarray, Array | np.ndarray | None]],
+    wanted: int,
+) -> list[SearchResult]:
+    """The same for the sources and prefixes of batches of one shape, each encoded when the turn is
+    its sentences'."""
+    begun = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
+    return search_in_turn(ensemble, BeamSearch(settings, wanted), begun)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -255,9 +279,8 @@ def begin_search(
     least = settings.min_length + 1  # EOS
     limits = jnp.maximum(longest + settings.max_extra_length, least)
     limits = jnp.where(tokens > 0, limits, 0)
-    room = min(CACHE_LENGTH, max_length)
     caches = tuple(
-        init_cache(*member, widened(memory, reach), len(source), room, settings.beam_size)
+        init_cache(*member, widened(memory, reach), len(source), 0, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
     limits = jnp.minimum(limits, max_length)

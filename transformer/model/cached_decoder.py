@@ -58,20 +58,25 @@ class DecodeCache:
     """The decoder's state between tokens, for B sentences of W hypotheses each.
 
     Keys and values never move. When a beam search reorders its hypotheses, only `ancestry` does:
-    it says in which of the W places the token of each earlier position was written.
+    it says in which of the W places the token of each earlier position was written. After the last
+    of L positions the first is written over, so that sentences can come and go (`seated`).
 
-    self_kv   a KeyValue of L * W tokens for each layer; token t of place w is in row t * W + w
+    self_kv   a KeyValue of L * W tokens for each layer; token t of place w is in row t % L * W + w
     memory    a LayerMemory of S tokens for each layer, computed once a sentence, or None
     ancestry  [B, W, L] int32
-    begins    [B], at which position each sentence begins, or None where all begin at 0
+    begins    [B], at which position each sentence begins
     position  how many target tokens have been read
     """
 
     self_kv: tuple[KeyValue, ...]
     memory: tuple[LayerMemory | None, ...]
     ancestry: Array
-    begins: Array | None
+    begins: Array
     position: Array
+
+
+FIRST_LENGTH = 16
+"""Tokens that a cache without room gets room for at first."""
 
 
 def init_cache(
@@ -79,12 +84,12 @@ def init_cache(
     params: DecodingParams,
     memory: Memory | None,
     batch: int,
-    max_length: int,
+    length: int,
     beam_size: int = 1,
 ) -> DecodeCache:
-    """An empty cache for `max_length` target tokens of a batch, with the memory of each layer."""
+    """An empty cache for `length` target tokens of a batch, with the memory of each layer."""
     heads, width = config.num_heads, config.d_model // config.num_heads
-    tokens, dtype = max_length * beam_size, _cache_dtype(config)
+    tokens, dtype = length * beam_size, _cache_dtype(config)
     empty = KeyValue(
         jnp.zeros((batch, heads, width, tokens), dtype),
         jnp.zeros((batch, heads, tokens, width), dtype),
@@ -92,8 +97,8 @@ def init_cache(
     return DecodeCache(
         self_kv=tuple(empty for _ in params.layers),
         memory=tuple(_cached(config, layer_memory(layer, memory)) for layer in params.layers),
-        ancestry=jnp.zeros((batch, beam_size, max_length), jnp.int32),
-        begins=None,
+        ancestry=jnp.zeros((batch, beam_size, length), jnp.int32),
+        begins=jnp.zeros(batch, jnp.int32),
         position=jnp.int32(0),
     )
 
@@ -150,18 +155,18 @@ def decode_step(
     """
     batch, beam, length = cache.ancestry.shape
     own_place = jnp.broadcast_to(jnp.arange(beam)[:, None], (batch, beam, 1))
-    start = (0, 0, cache.position)
-    ancestry = jax.lax.dynamic_update_slice(cache.ancestry, own_place, start)
-    mask = ancestry_mask(ancestry, cache.begins, cache.position)
-    here = cache.position[None, None]
-    offsets = offsets_between(here, jnp.repeat(jnp.arange(length), beam)[None])
-    positions = here if cache.begins is None else here - cache.begins[:, None]
+    written = cache.position % length
+    ancestry = jax.lax.dynamic_update_slice(cache.ancestry, own_place, (0, 0, written))
+    ages = (written - jnp.arange(length)) % length
+    positions = (cache.position - cache.begins)[:, None]
+    mask = ancestry_mask(ancestry, ages, positions)
+    offsets = -jnp.repeat(ages, beam)[None, None]
 
     embedding = params.params.embedding
     x = embed_target(config, embedding, tokens.reshape(batch, beam), positions)
     self_kv = []
     for layer, kv, memory in zip(params.layers, cache.self_kv, cache.memory):
-        past = Past(kv, cache.position * beam)
+        past = Past(kv, written * beam)
         x, kv, _ = run_layer(config, layer, x, mask, offsets, memory=memory, past=past)
         self_kv.append(kv)
     x = final_norm(config, params.norm, x)
@@ -170,15 +175,16 @@ def decode_step(
 
 
 def ancestry_mask(
-    ancestry: Int[Array, "B W L"], begins: Int[Array, "B"] | None, position: Int[Array, ""]
+    ancestry: Int[Array, "B W L"], ages: Int[Array, "L"], positions: Int[Array, "B 1"]
 ) -> Bool[Array, "B 1 W LW"]:
-    """True where a hypothesis looks at its own token or an ancestor's: rows t * W + w."""
+    """True where a hypothesis looks at its own token or an ancestor's.
+
+    `ages`: how many tokens ago each place was written; `positions`: how many each sentence has
+    had before.
+    """
     batch, beam, length = ancestry.shape
-    places = jnp.arange(length)
-    filled = places <= position
-    if begins is not None:
-        filled = filled & (places >= begins[:, None, None])
-    own = (ancestry[..., None] == jnp.arange(beam)) & filled[..., None]
+    own = ages <= positions[..., None]
+    own = own[..., None] & (ancestry[..., None] == jnp.arange(beam))
     return own.reshape(batch, 1, beam, length * beam)
 
 
@@ -188,18 +194,65 @@ def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
     return cache.replace(ancestry=cache.ancestry.reshape(-1, shape[-1])[rows].reshape(shape))
 
 
-def lengthened(cache: DecodeCache, max_length: int) -> DecodeCache:
-    """The same cache with room for `max_length` tokens in all."""
+def places_needed(cache: DecodeCache, going: Bool[Array, "B"]) -> Int[Array, ""]:
+    """For how many tokens there must be room, so that the next one of each sentence is written over
+    none of a sentence that is `going` on."""
+    return jnp.where(going, cache.position - cache.begins + 1, 1).max()
+
+
+def lengthened(cache: DecodeCache) -> DecodeCache:
+    """The same cache with twice the room, or with room for FIRST_LENGTH tokens if it had none.
+
+    All is there twice then, so that token t is still in place t % L; the other one of it looks
+    older than its sentence, and no mask lets it be seen before it is written over.
+    """
     _, beam, length = cache.ancestry.shape
-    more = max_length - length
 
-    def longer(array, axis, rows):
-        return jnp.pad(array, [(0, rows if a == axis else 0) for a in range(array.ndim)])
+    def longer(array, axis, first):
+        if length == 0:
+            return jnp.pad(array, [(0, first if a == axis else 0) for a in range(array.ndim)])
+        return jnp.concatenate([array, array], axis)
 
+    first = FIRST_LENGTH * beam
     return cache.replace(
         self_kv=tuple(
-            KeyValue(longer(kv.k, 3, more * beam), longer(kv.v, 2, more * beam))
-            for kv in cache.self_kv
+            KeyValue(longer(kv.k, 3, first), longer(kv.v, 2, first)) for kv in cache.self_kv
         ),
-        ancestry=longer(cache.ancestry, 2, more),
+        ancestry=longer(cache.ancestry, 2, FIRST_LENGTH),
+    )
+
+
+def halved(cache: DecodeCache) -> DecodeCache:
+    """The same cache with half the room: the latest tokens stay, each in place t % L."""
+    beam, length = cache.ancestry.shape[1], cache.ancestry.shape[2] // 2
+    latest = cache.position - 1 - (cache.position - 1 - jnp.arange(length)) % length
+    in_first = latest % (2 * length) < length
+
+    def shorter(array, axis, in_first):
+        first, second = jnp.split(array, 2, axis)
+        shape = [-1 if a == axis else 1 for a in range(array.ndim)]
+        return jnp.where(in_first.reshape(shape), first, second)
+
+    rows = jnp.repeat(in_first, beam)
+    return cache.replace(
+        self_kv=tuple(
+            KeyValue(shorter(kv.k, 3, rows), shorter(kv.v, 2, rows)) for kv in cache.self_kv
+        ),
+        ancestry=shorter(cache.ancestry, 2, in_first),
+    )
+
+
+def seated(
+    cache: DecodeCache, place: Int[Array, ""], waiting: DecodeCache, row: Int[Array, ""]
+) -> DecodeCache:
+    """The cache with the sentence in `row` of another in `place`, where it begins with the next
+    token."""
+
+    def put(own, other):
+        one = jax.lax.dynamic_index_in_dim(other, row)
+        return jax.lax.dynamic_update_index_in_dim(own, one, place, 0)
+
+    return cache.replace(
+        memory=jax.tree.map(put, cache.memory, waiting.memory),
+        begins=cache.begins.at[place].set(cache.position),
     )

@@ -1,0 +1,47 @@
+"""How sentences are laid out for searches."""
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given
+
+from transformer.config import DecodeConfig, ModelConfig
+from transformer.decoding.batches import in_series, in_shares, search_batches
+from transformer.model.batch import PAD
+
+MODELS = (ModelConfig(source_vocab_size=9, target_vocab_size=9),)
+ROWS = st.lists(st.lists(st.integers(4, 8), max_size=70), max_size=60)
+
+
+def batches_of(sources, prefixes, rows=4):
+    return search_batches(MODELS, DecodeConfig(batch_sentences=rows), sources, prefixes)
+
+
+@given(ROWS, st.integers(1, 3), st.randoms())
+def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
+    prefixes = [random.choice(([], [4], [5] * 20)) for _ in sources]
+    shares = in_shares(batches_of(sources, prefixes), count)
+    assert len(shares) <= count and all(shares)
+    seen = []
+    for series in (series for share in shares for series in in_series(share)):
+        shapes = set()
+        for numbers, source, prefix in series:
+            shapes.add((len(source), None if prefix is None else prefix.shape))
+            for row, number in enumerate(numbers):
+                seen.append(number)
+                assert source[row][source[row] != PAD][:-1].tolist() == sources[number]
+                given = [] if prefix is None else prefix[row][prefix[row] != PAD].tolist()
+                assert given == prefixes[number]
+            assert not source[len(numbers) :].any()
+        assert len(shapes) == 1 and len({batch.reach for batch in series}) == 1
+    assert sorted(seen) == [number for number, ids in enumerate(sources) if ids]
+
+
+def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():
+    generator = np.random.default_rng(0)
+    sources = [[4] * n for n in generator.integers(1, 60, 200)]
+    shares = in_shares(batches_of(sources, [[]] * 200), 2)
+    tokens = [sum(np.count_nonzero(batch.source) for batch in share) for share in shares]
+    assert abs(tokens[0] - tokens[1]) <= 4 * 61  # a batch
+    for share in shares:
+        lengths = [len(sources[batch.numbers[0]]) for batch in share]
+        assert lengths == sorted(lengths, reverse=True)

@@ -1,0 +1,138 @@
+"""A sentence that takes the place of another is searched for as if it were alone."""
+
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from transformer.config import DecodeConfig
+from transformer.decoding import schedule
+from transformer.decoding.ensemble import make_ensemble
+from transformer.decoding.schedule import Waiting, seat
+from transformer.decoding.translator import begin_search, search_batch, search_series
+from transformer.model.batch import EOS, PAD
+
+
+def sources(counts, rows, width=40):
+    """A batch of so many tokens a sentence, EOS included; rows of padding behind them."""
+    generator = np.random.default_rng(sum(counts))
+    table = np.full((rows, width), PAD, np.int32)
+    for row, count in enumerate(counts):
+        table[row, :count] = [*generator.integers(4, 23, count - 1), EOS]
+    return table
+
+
+BATCHES = [
+    sources([33, 30, 2, 9], 4),
+    sources([12, 3, 25, 8], 4),
+    sources([5, 7], 4),
+    sources([2, 9, 2, 3], 4),
+    sources([4, 4, 3, 2], 4),
+    sources([2, 3, 2], 4),
+]
+"""Of different lengths of output too, since their model ends late: caches grow and shrink."""
+
+
+@pytest.fixture
+def ensemble(small_model, random_params):
+    """Of `count` models that end seldom."""
+
+    def build(count=1):
+        model = small_model(output_bias=True)
+        members = []
+        for seed in range(count):
+            params = random_params(model, seed=seed)
+            bias = params.embedding.output_bias.at[EOS].add(-2.0)
+            embedding = params.embedding.replace(output_bias=bias)
+            members.append((model, params.replace(embedding=embedding)))
+        return make_ensemble(members, "model")
+
+    return build
+
+
+PREFIXES = [
+    np.pad([[6, 7, 8]], ((0, 3), (0, 13))).astype(np.int32),
+    np.zeros((4, 16), np.int32),
+    *[np.pad([[5], [9]], ((0, 2), (0, 15))).astype(np.int32)] * 4,
+]
+
+
+@pytest.mark.parametrize(
+    "beam, wanted, models, prefixes",
+    [
+        (1, 1, 1, False),
+        (3, 1, 1, False),
+        (3, 2, 1, True),
+        (1, 1, 1, True),
+        (3, 1, 2, False),
+    ],
+)
+def test_sentences_that_follow_each_other_are_found_as_alone(
+    ensemble, monkeypatch, beam, wanted, models, prefixes
+):
+    settings = DecodeConfig(beam_size=beam, alpha=0.6, max_extra_length=3)
+    given = PREFIXES if prefixes else [None] * len(BATCHES)
+    halvings = []
+    halve = schedule._halved
+    monkeypatch.setattr(schedule, "_halved", lambda state: halvings.append(1) or halve(state))
+    members = ensemble(models)
+    results = search_series(members, settings, zip(BATCHES, given), wanted)
+    assert len(results) == len(BATCHES) and halvings
+    for source, prefix, result in zip(BATCHES, given, results):
+        alone = search_batch(members, settings, source, wanted, prefix)
+        np.testing.assert_array_equal(result.tokens[:, :wanted], alone.tokens[:, :wanted])
+        np.testing.assert_allclose(result.scores[:, :wanted], alone.scores[:, :wanted], rtol=1e-5)
+        for row in range(len(source)):
+            one = slice(row, row + 1)
+            own = search_batch(
+                members, settings, source[one], wanted, None if prefix is None else prefix[one]
+            )
+            np.testing.assert_array_equal(result.tokens[one, :wanted], own.tokens[:, :wanted])
+
+
+def test_constraints_look_at_the_sentence_and_not_at_who_was_there_before(ensemble):
+    settings = DecodeConfig(
+        beam_size=2, max_extra_length=3, min_length=4, no_repeat_ngram=2, repetition_penalty=1.5
+    )
+    members = ensemble()
+    results = search_series(members, settings, ((source, None) for source in BATCHES), 1)
+    for source, result in zip(BATCHES, results):
+        alone = search_batch(members, settings, source)
+        np.testing.assert_array_equal(result.tokens[:, 0], alone.tokens[:, 0])
+
+
+def test_who_is_done_changes_places_with_the_next_who_waits(ensemble):
+    members, settings = ensemble(), DecodeConfig(beam_size=2)
+    begin = partial(begin_search, members.models, settings, members.params)
+    state, others = begin(sources([5, 6, 7, 8], 4)), begin(sources([9, 10], 4))
+    done = jnp.asarray([False, True, False, True])
+    state = state.replace(done=done, scores=state.scores.at[:, 0].set(jnp.arange(4.0)))
+    now, waiting = seat(state, Waiting(others, np.zeros(4, np.int32), np.int32(0)))
+    # The places 1 and 3 are taken; those who have them have something to do.
+    assert waiting.taken == 2 and waiting.places[:2].tolist() == [1, 3]
+    assert now.limits.tolist() == [
+        state.limits[0],
+        others.limits[0],
+        state.limits[2],
+        others.limits[1],
+    ]
+    assert not now.done.any()
+    assert waiting.state.scores[:2, 0].tolist() == [1.0, 3.0]
+    [cache], [before], [coming] = now.cache, state.cache, others.cache
+    for mine, old, new in zip(cache.memory, before.memory, coming.memory):
+        np.testing.assert_array_equal(mine.kv.k[::2], old.kv.k[::2])
+        np.testing.assert_array_equal(mine.kv.k[1::2], new.kv.k[:2])
+        np.testing.assert_array_equal(mine.mask[1::2], new.mask[:2])
+    # Rows of padding are done: they come and go until nobody waits.
+    later, waiting = seat(now.replace(done=done), waiting)
+    assert waiting.taken == 4 and later.done.tolist() == [False, True, False, True]
+
+
+def test_a_search_that_has_not_begun_has_no_room_and_gets_it(ensemble):
+    members, settings = ensemble(), DecodeConfig(beam_size=2)
+    state = begin_search(members.models, settings, members.params, sources([5, 6], 2))
+    assert state.cache[0].ancestry.shape[-1] == 0
+    ready = schedule.with_room(state)
+    assert ready.cache[0].ancestry.shape[-1] == 16
+    assert schedule.with_room(ready) is ready
