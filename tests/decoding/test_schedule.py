@@ -36,14 +36,14 @@ BATCHES = [
 
 @pytest.fixture
 def ensemble(small_model, random_params):
-    """Of `count` models that end seldom."""
+    """Of `count` models that end seldom, or often."""
 
-    def build(count=1):
+    def build(count=1, end=-2.0):
         model = small_model(output_bias=True)
         members = []
         for seed in range(count):
             params = random_params(model, seed=seed)
-            bias = params.embedding.output_bias.at[EOS].add(-2.0)
+            bias = params.embedding.output_bias.at[EOS].add(end)
             embedding = params.embedding.replace(output_bias=bias)
             members.append((model, params.replace(embedding=embedding)))
         return make_ensemble(members, "model")
@@ -91,11 +91,12 @@ def test_sentences_that_follow_each_other_are_found_as_alone(
             np.testing.assert_array_equal(result.tokens[one, :wanted], own.tokens[:, :wanted])
 
 
-def test_constraints_look_at_the_sentence_and_not_at_who_was_there_before(ensemble):
+@pytest.mark.parametrize("end", [-2.0, 2.0])
+def test_constraints_look_at_the_sentence_and_not_at_who_was_there_before(ensemble, end):
     settings = DecodeConfig(
-        beam_size=2, max_extra_length=3, min_length=4, no_repeat_ngram=2, repetition_penalty=1.5
+        beam_size=2, max_extra_length=3, min_length=8, no_repeat_ngram=2, repetition_penalty=1.5
     )
-    members = ensemble()
+    members = ensemble(end=end)
     results = search_series(members, settings, ((source, None) for source in BATCHES), 1)
     for source, result in zip(BATCHES, results):
         alone = search_batch(members, settings, source)

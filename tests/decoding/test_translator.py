@@ -376,15 +376,17 @@ def test_a_least_length_is_kept_whatever_the_source_allows(translator, tokenizer
         assert len(best.tokens) > 20 and EOS not in best.tokens[:20]
 
 
+@pytest.mark.parametrize("longest_fails", [True, False])
 def test_when_one_search_fails_the_other_does_not_begin_another_batch(
-    translator, tokenizers, monkeypatch
+    translator, tokenizers, monkeypatch, longest_fails
 ):
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, batch_sentences=1))
-    begun, failed, shares = [], Event(), iter([True, False])
+    begun, failed = [], Event()
 
     def fails_or_goes_on(ensemble, settings, asked, wanted):
-        if next(shares):
+        source, _ = next(asked)
+        if ((source != PAD).sum() > 10) == longest_fails:
             failed.set()
             raise ValueError("one of two")
         failed.wait(60)
@@ -395,5 +397,5 @@ def test_when_one_search_fails_the_other_does_not_begin_another_batch(
 
     monkeypatch.setattr("transformer.decoding.translator.search_series", fails_or_goes_on)
     with pytest.raises(ValueError, match="one of two"):
-        translate(make_translator(config, params, tokenizers), ["a dog"] * 100)
+        translate(make_translator(config, params, tokenizers), [SENTENCES[3], *["a dog"] * 99])
     assert len(begun) < 25  # of 50

@@ -80,8 +80,8 @@ def of_log_probs(totals: Float[Array, "B W"], log_probs: Float[Array, "B W V"]) 
 def best(
     continuations: Continuations, count: int, forbidden: tuple[int, ...] = ()
 ) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]]:
-    """The `count` best, best first: log-probability, hypothesis, token, which is never PAD, BOS or
-    one that is forbidden; or all, if there are fewer.
+    """The `count` best, best first: log-probability, hypothesis, token. PAD, BOS and those that are
+    forbidden have minus infinity. There may be fewer: all.
 
     Of those that are equal the one of the first hypothesis is better, then that of the first token.
     """

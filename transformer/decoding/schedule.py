@@ -58,18 +58,21 @@ class Waiting:
 def search_on(ensemble: Ensemble, method: Method, state: State) -> SearchResult:
     """The search from `state` to its end.
 
-    It pauses when a cache is full, and when no more than a quarter of the sentences is left, which
-    go on in a batch of that size. After a pause the cache has twice the room. So attention looks at
-    few empty places, and sentences that are done cost little.
+    It pauses when a cache is full, which gets twice the room, and when no more than a quarter of
+    the sentences is left, which go on in a batch of that size. So attention looks at few empty
+    places, and sentences that are done cost little.
     """
     rows = np.arange(len(state.done))
-    state, result = proceed(ensemble, method, with_room(state))
+    state = with_room(state)  # by that name, here and below, for the old one to leave the memory
+    state, result = proceed(ensemble, method, state)
     tokens, scores = np.array(result.tokens), np.array(result.scores)
     while not (done := np.asarray(state.done)).all():
         chosen = _those_that_go_on(done)
-        state = _resized(state, chosen)  # by that name, for the old one to leave the memory
+        if chosen is not None:
+            state = _narrowed(state, chosen)
+            rows = rows[chosen]
+        state = with_room(state)
         state, result = proceed(ensemble, method, state)
-        rows = rows if chosen is None else rows[chosen]
         tokens[rows], scores[rows] = result.tokens, result.scores
     return SearchResult(tokens, scores)
 
@@ -89,14 +92,18 @@ def search_in_turn(
     order: list[int] = []  # whose results they are
     for number, batch in enumerate(batches, 1):
         waiting = Waiting(batch, np.zeros(size, np.int32), np.int32(0))
+        del batch
         while waiting.taken < size:
+            state = _fitted(state)
             state, waiting, result = _proceed(
-                ensemble.models, method, ensemble.params, _fitted(state), waiting, 2**30
+                ensemble.models, method, ensemble.params, state, waiting, 2**30
             )
         found.append(result)
         for row, place in enumerate(np.asarray(waiting.places)):
             order.append(sentences[place])
             sentences[place] = number * size + row
+        del waiting
+    state = with_room(state)
     found.append(search_on(ensemble, method, state))
     back = np.argsort([*order, *sentences])
     tokens = np.concatenate([result.tokens for result in found])[back]
@@ -108,7 +115,7 @@ def search_in_turn(
 
 def with_room(state: State) -> State:
     """The same state with twice the room for tokens, if its cache is full."""
-    return _resized(state, None) if _needed(state) > _room(state) else state
+    return _lengthened(state) if _needed(state) > _room(state) else state
 
 
 def _fitted(state: SearchState) -> SearchState:
@@ -206,10 +213,13 @@ def _put(tree: SearchState, row: Int[Array, ""], one: SearchState) -> SearchStat
 
 
 @jax.jit
-def _resized(state: State, chosen: Int[Array, "C"] | None) -> State:
-    """The search with the chosen sentences alone, or all, and twice the room for tokens."""
-    if chosen is not None:
-        state = jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
+def _narrowed(state: State, chosen: Int[Array, "C"]) -> State:
+    """The search with the chosen sentences alone."""
+    return jax.tree.map(lambda leaf: leaf[chosen] if leaf.ndim else leaf, state)
+
+
+@jax.jit
+def _lengthened(state: State) -> State:
     return state.replace(cache=tuple(map(lengthened, state.cache)))
 
 

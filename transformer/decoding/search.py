@@ -11,7 +11,7 @@ A search is a value that goes `start -> proceed -> ... -> finish`; `search` does
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -117,8 +117,15 @@ def start(
     )
 
 
+@runtime_checkable
+class Method(Protocol):
+    """How a search goes on by one token."""
+
+    def advance(self, step: Step, reorder: Reorder, state: State) -> State: ...
+
+
 def proceed(
-    method: "Method",
+    method: Method,
     step: Step,
     reorder: Reorder,
     state: State,

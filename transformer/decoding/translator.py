@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -221,12 +221,13 @@ def _searched(
         return found
 
     with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+        shares = in_shares(batches, BATCHES_AT_ONCE)
         try:
-            for found in pool.map(search_for, in_shares(batches, BATCHES_AT_ONCE)):
-                for batch, result in found:
+            for share in as_completed([pool.submit(search_for, share) for share in shares]):
+                for batch, result in share.result():
                     yield from zip(batch.numbers, result.tokens, result.scores)
         finally:
-            is_over.set()  # for Ctrl-C, which would else wait until all is translated
+            is_over.set()  # for Ctrl-C and errors, which would else wait until all is translated
 
 
 def search_batch(

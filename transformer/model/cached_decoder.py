@@ -203,8 +203,8 @@ def places_needed(cache: DecodeCache, going: Bool[Array, "B"]) -> Int[Array, ""]
 def lengthened(cache: DecodeCache) -> DecodeCache:
     """The same cache with twice the room, or with room for FIRST_LENGTH tokens if it had none.
 
-    All is there twice then, so that token t is still in place t % L; the other one of it looks
-    older than its sentence, and no mask lets it be seen before it is written over.
+    Each token is there twice then, once in place t % L. The other one counts as older than its
+    sentence, so that it is never seen before it is written over.
     """
     _, beam, length = cache.ancestry.shape
 
@@ -246,7 +246,7 @@ def seated(
     cache: DecodeCache, place: Int[Array, ""], waiting: DecodeCache, row: Int[Array, ""]
 ) -> DecodeCache:
     """The cache with the sentence in `row` of another in `place`, where it begins with the next
-    token."""
+    token. The mask hides what its predecessor left there, if that is finite."""
 
     def put(own, other):
         one = jax.lax.dynamic_index_in_dim(other, row)
