@@ -121,7 +121,9 @@ def start(
 class Method(Protocol):
     """How a search goes on by one token."""
 
-    def advance(self, step: Step, reorder: Reorder, state: State) -> State: ...
+    def advance(self, step: Step, reorder: Reorder, state: State) -> State:
+        """The state after one more token of each sentence that is not done."""
+        ...
 
 
 def proceed(
