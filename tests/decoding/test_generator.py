@@ -10,7 +10,7 @@ import pytest
 from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.generator import continuations, make_generator, stream
+from transformer.decoding.generator import continuations, first_room, make_generator, stream
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.encoder_decoder import decode
 
@@ -112,6 +112,17 @@ def test_a_line_is_continued_alike_whatever_its_neighbours(build):
     other_seed = build(samples=2, max_tokens=20, temperature=1.5, seed=1)[1]
     [others] = continuations(other_seed, PROMPTS[:1])
     assert [one.text for one in others] != texts[:2]
+
+
+@pytest.mark.parametrize("taken", [0, 7, 31, 255])
+@pytest.mark.parametrize("added", [1, 16, 40, 100, 1000])
+def test_the_room_of_a_long_prompt_is_not_doubled_in_vain(taken, added):
+    first, most = first_room(taken, taken + added), taken + added
+    doubled = first
+    while doubled < most:
+        doubled *= 2
+    assert taken < first and doubled < 1.1 * most + 1
+    assert first == most or taken + 16 <= first < 2 * (taken + 16)
 
 
 def test_texts_begin_with_their_prompts_and_are_no_longer_than_asked(build):

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from transformer.config import DecodeConfig
 from transformer.decoding import schedule
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.schedule import Waiting, seat
+from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search, search_batch, search_series
 from transformer.model.batch import EOS, PAD
 
@@ -128,6 +130,18 @@ def test_who_is_done_changes_places_with_the_next_who_waits(ensemble):
     # Rows of padding are done: they come and go until nobody waits.
     later, waiting = seat(now.replace(done=done), waiting)
     assert waiting.taken == 4 and later.done.tolist() == [False, True, False, True]
+
+
+def test_a_search_has_the_same_types_before_and_after_a_pause(ensemble):
+    """Else it would be compiled twice for each shape."""
+    members, settings = ensemble(), DecodeConfig(beam_size=2)
+    begun = begin_search(members.models, settings, members.params, sources([5, 6], 2))
+    paused, _ = schedule.proceed(members, BeamSearch(settings), schedule.with_room(begun), 1)
+
+    def types(state):
+        return [(leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(state)]
+
+    assert types(begun) == types(paused)
 
 
 def test_a_search_that_has_not_begun_has_no_room_and_gets_it(ensemble):

@@ -574,7 +574,7 @@ def test_no_hypothesis_holds_pad_or_bos(beam):
 
 
 def test_a_search_can_pause_anywhere():
-    """Until some token, until few sentences are left, and on to its end."""
+    """Until some token, and on to its end."""
     config, length = DecodeConfig(beam_size=3), 6
     step = partial(table_step, random_table(0, end=-4))
     limits = jnp.asarray([2, 6, 4])
@@ -586,9 +586,6 @@ def test_a_search_can_pause_anywhere():
         np.testing.assert_array_equal(paused.position[~paused.done], position)
         resumed = finish(config, proceed(method, step, take_rows, paused, length))
         np.testing.assert_array_equal(resumed.tokens, whole.tokens)
-    few = proceed(method, step, take_rows, begun, length, remaining=2)
-    assert (~few.done).sum() <= 2
-    assert few.position.max() < proceed(method, step, take_rows, begun, length).position.max()
 
 
 def test_greedy_and_beam_share_one_state():

@@ -155,7 +155,7 @@ def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
     generator = np.random.default_rng(0)
     ready, memory = decoding_params(model, params), encode(model, params, source)
     waiting = init_cache(model, ready, memory, len(source), 0, beam)
-    cache = init_cache(model, ready, encode(model, params, source[:2]), 2, 8, beam)
+    cache = init_cache(model, ready, encode(model, params, source[:2]), 2, 6, beam)
     step = jax.jit(partial(decode_step, model, ready))
     texts = {place: np.zeros((beam, 0), int) for place in range(2)}
     sentences, rooms = [0, 1], set()
@@ -164,12 +164,12 @@ def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
             place, row = turn // 5 % 2, turn // 5 % len(source)
             cache = seated(cache, jnp.int32(place), waiting, jnp.int32(row))
             texts[place], sentences[place] = np.zeros((beam, 0), int), row
-        needed = int(places_needed(cache, jnp.ones(2, bool)))
+        needed = int(places_needed(cache, jnp.zeros(2, bool)))
         assert needed == max(text.shape[1] for text in texts.values()) + 1
         room = cache.ancestry.shape[-1]
         if needed > room:
             cache = lengthened(cache)
-        elif turn % 3 == 0 and needed <= room // 2:
+        elif turn % 3 == 0 and room % 2 == 0 and needed <= room // 2:
             cache = halved(cache)
         rooms.add(cache.ancestry.shape[-1])
         tokens = generator.integers(3, 23, (2, beam))
@@ -186,7 +186,7 @@ def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
         rows = order + beam * np.arange(2)[:, None]
         cache = reorder(cache, jnp.asarray(rows.reshape(-1)))
         texts = {place: text[order[place]] for place, text in texts.items()}
-    assert len(rooms) > 1 and int(cache.position) > 2 * max(rooms)
+    assert rooms >= {3, 6, 12} and int(cache.position) > 2 * max(rooms)
 
 
 def test_a_cache_without_room_gets_some(small_model, random_params, random_batch):
@@ -194,6 +194,6 @@ def test_a_cache_without_room_gets_some(small_model, random_params, random_batch
     params, source = random_params(model), random_batch().source
     ready, memory = decoding_params(model, params), encode(model, params, source)
     empty = init_cache(model, ready, memory, len(source), 0, 3)
-    assert places_needed(empty, jnp.zeros(4, bool)) == 1
+    assert places_needed(empty, jnp.ones(4, bool)) == 1
     found, expected = lengthened(empty), init_cache(model, ready, memory, len(source), 16, 3)
     assert jax.tree.all(jax.tree.map(np.array_equal, found, expected))

@@ -137,8 +137,9 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
     """A search that has read all but the last tokens of prompts."""
     settings, ensemble = generator.settings, generator.ensemble
     table, limits = _padded(generator, prompts)
-    room = table.shape[1] - 1 + min(FIRST_LENGTH, settings.max_tokens)
-    caches = _read_prompts(ensemble.models, generator.width, room, ensemble.params, table[:, :-1])
+    prompt = table[:, :-1]
+    room = first_room(prompt.shape[1], prompt.shape[1] + settings.max_tokens)
+    caches = _read_prompts(ensemble.models, generator.width, room, ensemble.params, prompt)
     begun = caches, jnp.asarray(limits), settings.max_tokens
     last = jnp.asarray(table[:, -1])
     if isinstance(generator.method, BeamSearch):
@@ -152,6 +153,15 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
         end=jnp.int32(-1 if generator.lines else EOS),
     )
     return start_sampling(choice, *begun, generator.width, last, keys)
+
+
+def first_room(taken: int, most: int) -> int:
+    """Tokens that a cache has room for at first, `taken` and some more: so many that doubling them
+    comes to `most`, and hardly beyond."""
+    room = most
+    while -(-room // 2) >= taken + FIRST_LENGTH:
+        room = -(-room // 2)
+    return room
 
 
 def _padded(

@@ -228,10 +228,9 @@ def _halved(state: SearchState) -> SearchState:
     return state.replace(cache=tuple(map(halved, state.cache)))
 
 
-@jax.jit
 def _needed(state: State) -> Int[Array, ""]:
     """Tokens that the cache must have room for, the next one among them."""
-    return places_needed(state.cache[0], ~state.done)
+    return places_needed(state.cache[0], state.done)
 
 
 def _room(state: State) -> int:

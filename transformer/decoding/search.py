@@ -107,9 +107,9 @@ def start(
         position=jnp.zeros_like(limits),
         last=first,
         open=jnp.full((*shape, max_length), PAD, jnp.int32),
-        log_probs=jnp.full(shape, IMPOSSIBLE).at[:, 0].set(0.0),
+        log_probs=jnp.full(shape, IMPOSSIBLE, jnp.float32).at[:, 0].set(0.0),
         ended=jnp.full((*shape, max_length), PAD, jnp.int32),
-        scores=jnp.full(shape, IMPOSSIBLE),
+        scores=jnp.full(shape, IMPOSSIBLE, jnp.float32),
         limits=limits,
         done=limits <= 0,
         cache=cache,
@@ -132,11 +132,10 @@ def proceed(
     reorder: Reorder,
     state: State,
     position: Int[Array, ""] | int,
-    remaining: int = 0,
 ) -> State:
-    """The search when its sentences have `position` tokens, or `remaining` are not yet done."""
+    """The search when its sentences have `position` tokens, or all are done."""
     return jax.lax.while_loop(
-        lambda state: (farthest(state) < position) & (jnp.sum(~state.done) > remaining),
+        lambda state: (farthest(state) < position) & ~state.done.all(),
         partial(method.advance, step, reorder),
         state,
     )

@@ -194,10 +194,17 @@ def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
     return cache.replace(ancestry=cache.ancestry.reshape(-1, shape[-1])[rows].reshape(shape))
 
 
-def places_needed(cache: DecodeCache, going: Bool[Array, "B"]) -> Int[Array, ""]:
+def places_needed(cache: DecodeCache, done: Bool[Array, "B"]) -> Int[Array, ""]:
     """For how many tokens there must be room, so that the next one of each sentence is written over
-    none of a sentence that is `going` on."""
-    return jnp.where(going, cache.position - cache.begins + 1, 1).max()
+    none of a sentence that is not done."""
+    return _places_needed(cache.position, cache.begins, done)
+
+
+@jax.jit
+def _places_needed(
+    position: Int[Array, ""], begins: Int[Array, "B"], done: Bool[Array, "B"]
+) -> Int[Array, ""]:
+    return jnp.where(done, 1, position - begins + 1).max()
 
 
 def lengthened(cache: DecodeCache) -> DecodeCache:
