@@ -164,7 +164,7 @@ def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
             place, row = turn // 5 % 2, turn // 5 % len(source)
             cache = seated(cache, jnp.int32(place), waiting, jnp.int32(row))
             texts[place], sentences[place] = np.zeros((beam, 0), int), row
-        needed = int(places_needed(cache, jnp.zeros(2, bool)))
+        needed = int(places_needed(cache.position, cache.begins, jnp.zeros(2, bool)))
         assert needed == max(text.shape[1] for text in texts.values()) + 1
         room = cache.ancestry.shape[-1]
         if needed > room:
@@ -194,6 +194,6 @@ def test_a_cache_without_room_gets_some(small_model, random_params, random_batch
     params, source = random_params(model), random_batch().source
     ready, memory = decoding_params(model, params), encode(model, params, source)
     empty = init_cache(model, ready, memory, len(source), 0, 3)
-    assert places_needed(empty, jnp.ones(4, bool)) == 1
+    assert places_needed(empty.position, empty.begins, jnp.ones(4, bool)) == 1
     found, expected = lengthened(empty), init_cache(model, ready, memory, len(source), 16, 3)
     assert jax.tree.all(jax.tree.map(np.array_equal, found, expected))

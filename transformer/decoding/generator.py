@@ -159,8 +159,8 @@ def first_room(taken: int, most: int) -> int:
     """Tokens that a cache has room for at first, `taken` and some more: so many that doubling them
     comes to `most`, and hardly beyond."""
     room = most
-    while -(-room // 2) >= taken + FIRST_LENGTH:
-        room = -(-room // 2)
+    while (half := -(-room // 2)) >= taken + FIRST_LENGTH:
+        room = half
     return room
 
 

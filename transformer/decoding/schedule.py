@@ -18,8 +18,14 @@ from jaxtyping import Bool, Int
 
 from transformer.config import ModelConfig
 from transformer.decoding.ensemble import Ensemble, ensemble_step, reorder_all
-from transformer.decoding.sampling import Sampling, SamplingState
-from transformer.decoding.search import BeamSearch, SearchResult, SearchState, farthest
+from transformer.decoding.sampling import SamplingState
+from transformer.decoding.search import (
+    BeamSearch,
+    Method,
+    SearchResult,
+    SearchState,
+    farthest,
+)
 from transformer.model.cached_decoder import (
     FIRST_LENGTH,
     DecodingParams,
@@ -29,7 +35,6 @@ from transformer.model.cached_decoder import (
     seated,
 )
 
-Method = BeamSearch | Sampling
 State = SearchState | SamplingState
 
 SHRINK, SMALLEST = 4, 8
@@ -230,7 +235,8 @@ def _halved(state: SearchState) -> SearchState:
 
 def _needed(state: State) -> Int[Array, ""]:
     """Tokens that the cache must have room for, the next one among them."""
-    return places_needed(state.cache[0], state.done)
+    cache = state.cache[0]
+    return places_needed(cache.position, cache.begins, state.done)
 
 
 def _room(state: State) -> int:

@@ -119,10 +119,14 @@ def start(
 
 @runtime_checkable
 class Method(Protocol):
-    """How a search goes on by one token."""
+    """How a search goes on by one token, and what it has found by then."""
 
     def advance(self, step: Step, reorder: Reorder, state: State) -> State:
         """The state after one more token of each sentence that is not done."""
+        ...
+
+    def finish(self, state: State) -> SearchResult:
+        """The hypotheses, open ones among them."""
         ...
 
 

@@ -194,16 +194,16 @@ def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
     return cache.replace(ancestry=cache.ancestry.reshape(-1, shape[-1])[rows].reshape(shape))
 
 
-def places_needed(cache: DecodeCache, done: Bool[Array, "B"]) -> Int[Array, ""]:
-    """For how many tokens there must be room, so that the next one of each sentence is written over
-    none of a sentence that is not done."""
-    return _places_needed(cache.position, cache.begins, done)
-
-
 @jax.jit
-def _places_needed(
+def places_needed(
     position: Int[Array, ""], begins: Int[Array, "B"], done: Bool[Array, "B"]
 ) -> Int[Array, ""]:
+    """For how many tokens a cache must have room, so that the next one of each sentence is written
+    over none of a sentence that is not done.
+
+    Of the cache it is given `position` and `begins` alone: else it would be compiled for each
+    length.
+    """
     return jnp.where(done, 1, position - begins + 1).max()
 
 
