@@ -1,0 +1,32 @@
+import pytest
+
+from transformer.decoding.lines import join_lines, one_line, split_lines
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("a", [("a", "")]),
+        ("a\n", [("a", "\n")]),
+        ("\n", [("", "\n")]),
+        ("a\r\nb\rc", [("a", "\r\n"), ("b", "\r"), ("c", "")]),
+        ("a\n\r b ", [("a", "\n"), ("", "\r"), (" b ", "")]),
+        ("a\u2028b\u2029c\x85", [("a", "\u2028"), ("b", "\u2029"), ("c", "\x85")]),
+        ("a\vb\fc\n\n", [("a", "\v"), ("b", "\f"), ("c", "\n"), ("", "\n")]),
+        ("a\tb\x1cc\x1dd", [("a\tb\x1cc\x1dd", "")]),
+    ],
+)
+def test_lines_and_separators_are_the_text(text, lines):
+    assert split_lines(text) == lines
+    assert join_lines(*zip(*lines) if lines else ([], [])) == text
+
+
+def test_a_text_on_one_line():
+    assert one_line("a\r\nb\u2028c\n") == "a b c"
+    assert one_line("a\x1cb") == "a\x1cb"
+
+
+def test_each_line_needs_its_separator():
+    with pytest.raises(ValueError):
+        join_lines(["a", "b"], ["\n"])
