@@ -21,7 +21,7 @@ PAIRS = [(f"line {i} of the source", f"Zeile {i}" * (i % 3)) for i in range(50)]
 @pytest.fixture(scope="module")
 def tokenizers() -> Tokenizers:
     sides = zip(*PAIRS)
-    return Tokenizers(*(train_tokenizer(side, "char", 60, byte_fallback=False) for side in sides))
+    return Tokenizers(*(train_tokenizer(side, "char", 60) for side in sides))
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def text_of_one_side(tmp_path, **settings):
     path = tmp_path / "text.txt"
     path.write_text("".join(f"{line}\n" for line in lines))
     data = DataConfig(dataset="", train_files=(str(path),), source="", max_length=8, **settings)
-    tokenizer = train_tokenizer(lines, "char", 10, byte_fallback=False)
+    tokenizer = train_tokenizer(lines, "char", 10)
     return data, Tokenizers(tokenizer, tokenizer), lines
 
 

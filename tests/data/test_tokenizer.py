@@ -13,6 +13,7 @@ from transformer.data import tokenizer as module
 from transformer.data.tokenizer import (
     UNK,
     Tokenizer,
+    VocabularyOptions,
     load_tokenizer,
     save_tokenizer,
     train_tokenizer,
@@ -44,7 +45,9 @@ def foreign_model(**ids) -> bytes:
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])
 @pytest.mark.parametrize("byte_fallback", [False, True])
 def test_every_kind_has_our_special_ids_and_keeps_known_text(kind, byte_fallback):
-    tokenizer = train_tokenizer(SENTENCES, kind, 300 if byte_fallback else 44, byte_fallback)
+    tokenizer = train_tokenizer(
+        SENTENCES, kind, 300 if byte_fallback else 44, VocabularyOptions(byte_fallback)
+    )
     assert tokenizer.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
     rows = tokenizer.encode(SENTENCES)
     assert all(UNK <= i < tokenizer.vocab_size for row in rows for i in row)
@@ -94,10 +97,10 @@ def test_a_foreign_models_ids_become_ours(ids):
 
 
 def test_training_is_reproducible():
-    models = [train_tokenizer(iter(SENTENCES), "unigram", 44, False) for _ in range(2)]
+    models = [train_tokenizer(iter(SENTENCES), "unigram", 44) for _ in range(2)]
     assert models[0] == models[1]
     assert models[0].digest == models[1].digest
-    assert models[0].digest != train_tokenizer(SENTENCES, "bpe", 80, False).digest
+    assert models[0].digest != train_tokenizer(SENTENCES, "bpe", 80).digest
 
 
 def test_a_large_corpus_is_sampled_evenly(monkeypatch):
@@ -106,7 +109,7 @@ def test_a_large_corpus_is_sampled_evenly(monkeypatch):
     assert len(set(sample)) == 1000
     assert 45_000 < sum(sample) / 1000 < 55_000
     monkeypatch.setattr(module, "MAX_TRAINING_SENTENCES", 20)
-    limited = train_tokenizer((s for s in SENTENCES * 100), "char", 80, False)
+    limited = train_tokenizer((s for s in SENTENCES * 100), "char", 80)
     assert limited.decode(limited.encode(SENTENCES[:1])) == SENTENCES[:1]
 
 
@@ -121,9 +124,9 @@ def test_long_lines_are_learned_from_too():
 
 def test_a_large_alphabet_leaves_out_its_rarest_characters(monkeypatch):
     rare = [*(SENTENCES * 40), "ß"]
-    assert UNK not in train_tokenizer(rare, "char", 80, False).encode(["ß"])[0]
+    assert UNK not in train_tokenizer(rare, "char", 80).encode(["ß"])[0]
     monkeypatch.setattr(module, "LARGE_ALPHABET", 10)
-    assert UNK in train_tokenizer(rare, "char", 80, False).encode(["ß"])[0]
+    assert UNK in train_tokenizer(rare, "char", 80).encode(["ß"])[0]
 
 
 @pytest.mark.parametrize(
@@ -138,15 +141,15 @@ def test_a_large_alphabet_leaves_out_its_rarest_characters(monkeypatch):
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_vocabulary_that_does_not_fit_says_what_does(kind, sentences, vocab_size, remedy):
     with pytest.raises(UserError, match=remedy):
-        train_tokenizer(sentences, kind, vocab_size, byte_fallback=False)
+        train_tokenizer(sentences, kind, vocab_size)
 
 
 def test_the_remedies_that_errors_name_work():
     for asked in (5000, 10):
         with pytest.raises(UserError) as caught:
-            train_tokenizer(SENTENCES, "unigram", asked, byte_fallback=False)
+            train_tokenizer(SENTENCES, "unigram", asked)
         remedy = int(str(caught.value).split()[-1])
-        assert train_tokenizer(SENTENCES, "unigram", remedy, False).vocab_size == remedy
+        assert train_tokenizer(SENTENCES, "unigram", remedy).vocab_size == remedy
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
@@ -154,12 +157,13 @@ def test_the_remedies_that_errors_name_work():
 @pytest.mark.parametrize("asked", [1, 3, 4])
 def test_a_tiny_vocabulary_is_refused_with_the_smallest_that_works(kind, asked, byte_fallback):
     """It takes special tokens, bytes and, where it must spell everything, characters."""
+    options = VocabularyOptions(byte_fallback)
     with pytest.raises(UserError, match=rf"data\.vocab_size \({asked}\).*at least \d+$") as caught:
-        train_tokenizer(SENTENCES, kind, asked, byte_fallback)
+        train_tokenizer(SENTENCES, kind, asked, options)
     smallest = int(str(caught.value).split()[-1])
-    assert train_tokenizer(SENTENCES, kind, smallest, byte_fallback).vocab_size == smallest
+    assert train_tokenizer(SENTENCES, kind, smallest, options).vocab_size == smallest
     with pytest.raises(UserError, match=rf"at least {smallest}$"):
-        train_tokenizer(SENTENCES, kind, smallest - 1, byte_fallback)
+        train_tokenizer(SENTENCES, kind, smallest - 1, options)
 
 
 def test_saving_and_loading(tmp_path, bytewise):
@@ -181,7 +185,8 @@ def test_bytes_that_are_no_model_are_refused(data):
 def test_lower_case_is_applied_to_training_and_to_every_text():
     shouted = [sentence.upper() for sentence in SENTENCES]
     plain, lower = (
-        train_tokenizer(shouted, "char", 80, lowercase=lowercase) for lowercase in (False, True)
+        train_tokenizer(shouted, "char", 80, VocabularyOptions(lowercase=lowercase))
+        for lowercase in (False, True)
     )
     assert UNK in plain.encode(SENTENCES[:1])[0] and plain.encode(shouted[:1]) != [[]]
     assert lower.encode(shouted) == lower.encode(SENTENCES)
@@ -197,6 +202,8 @@ def test_lower_case_is_applied_to_training_and_to_every_text():
 def test_unicode_normalisation_is_the_vocabularys(normalisation, becomes):
     text = "１ ﬁsh！"
     sentences = [*SENTENCES, text, "1 fish!"]
-    tokenizer = train_tokenizer(sentences, "char", 80, normalisation=normalisation)
+    tokenizer = train_tokenizer(
+        sentences, "char", 80, VocabularyOptions(normalisation=normalisation)
+    )
     assert tokenizer.decode(tokenizer.encode([text])) == [becomes]
     assert Tokenizer(tokenizer.model) == tokenizer  # it travels with the model

@@ -21,7 +21,7 @@ from transformer.model.batch import PAD
 
 
 def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    other = train_tokenizer(SENTENCES, "bpe", 80)
     for tokenizers in (Tokenizers(bytewise, other), Tokenizers(bytewise, bytewise)):
         save_tokenizers(tokenizers, tmp_path / "tokenizer")
         loaded = load_tokenizers(tmp_path / "tokenizer", DataConfig())
@@ -32,7 +32,7 @@ def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
 
 
 def test_the_vocabulary_of_another_run_is_refused(tmp_path, bytewise):
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    other = train_tokenizer(SENTENCES, "bpe", 80)
     save_tokenizers(Tokenizers(bytewise, bytewise), tmp_path)
     digests = [Tokenizers(*both).identity[2] for both in ((bytewise, bytewise), (bytewise, other))]
     load_tokenizers(tmp_path, DataConfig(vocabulary=digests[0]))
@@ -67,7 +67,7 @@ def test_separate_vocabularies_are_trained_on_their_own_side(corpus):
 
 def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
     paths = [str(tmp_path / name) for name in ("a.model", "b.model")]
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    other = train_tokenizer(SENTENCES, "bpe", 80)
     save_tokenizer(bytewise, paths[0])
     save_tokenizer(other, paths[1])
 
@@ -124,7 +124,7 @@ def test_classes_are_those_of_the_training_data_in_alphabetical_order(labelled):
 
 def test_a_run_that_is_begun_anew_keeps_nothing_of_the_vocabularies_before(tmp_path, bytewise):
     """It has no checkpoint yet, so it may become another kind of model."""
-    other = train_tokenizer(SENTENCES, "bpe", 80, byte_fallback=False)
+    other = train_tokenizer(SENTENCES, "bpe", 80)
     kinds = [(bytewise, Labels(("a", "b"))), (bytewise, bytewise), (bytewise, other)]
     for before, after in itertools.permutations([Tokenizers(*kind) for kind in kinds], 2):
         save_tokenizers(before, tmp_path)

@@ -17,7 +17,7 @@ TEXT = ["the cat sleeps.", "a dog sees the cat.", "we see the house and the gard
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_tokenizer(TEXT, "unigram", 26, False)
+    return train_tokenizer(TEXT, "unigram", 26)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ PROMPTS = ["the cat", "", "we see the house and the garden behind it", "a", "bir
 @pytest.fixture(scope="module")
 def tokenizers():
     text = ["the cat sleeps", "a dog", "we see the house and the garden behind it", "birds sing"]
-    tokenizer = train_tokenizer(text, "char", 40, False)
+    tokenizer = train_tokenizer(text, "char", 40)
     return Tokenizers(tokenizer, tokenizer)
 
 

@@ -41,7 +41,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def tokenizers():
-    tokenizer = train_tokenizer([s for s in SENTENCES if s.strip()], "char", 40, False)
+    tokenizer = train_tokenizer([s for s in SENTENCES if s.strip()], "char", 40)
     return Tokenizers(tokenizer, tokenizer)
 
 

@@ -11,7 +11,7 @@ import sentencepiece
 ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `convert`")
 
 from transformer.config import Config, DataConfig, DecodeConfig
-from transformer.data.tokenizer import train_tokenizer
+from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange import comparison
@@ -26,7 +26,7 @@ def tokenizers(pairs):
     """One for both sides, and two."""
     sources, targets = zip(*pairs)
     one = train_tokenizer(sources + targets, "unigram", 200)
-    bytewise = train_tokenizer(targets, "unigram", 400, byte_fallback=True)
+    bytewise = train_tokenizer(targets, "unigram", 400, VocabularyOptions(byte_fallback=True))
     return Tokenizers(one, one), Tokenizers(one, bytewise)
 
 

@@ -133,13 +133,20 @@ def load_tokenizer(path: str | Path, lowercase: bool = False) -> Tokenizer:
         raise UserError(f"cannot read the tokenizer {path}: {reason}") from error
 
 
+@dataclass(frozen=True)
+class VocabularyOptions:
+    """How a vocabulary spells text; the settings of the same names in `data`."""
+
+    byte_fallback: bool = False
+    normalisation: str = "nmt_nfkc"
+    lowercase: bool = False
+
+
 def train_tokenizer(
     sentences: Iterable[str],
     kind: str,
     vocab_size: int,
-    byte_fallback: bool = False,
-    normalisation: str = "nmt_nfkc",
-    lowercase: bool = False,
+    options: VocabularyOptions = VocabularyOptions(),
 ) -> Tokenizer:
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
@@ -148,14 +155,14 @@ def train_tokenizer(
     their characters alone do not fit in it.
     """
     exact = kind in ("unigram", "bpe")
-    reserved = UNK + 1 + 256 * byte_fallback  # special tokens, and bytes
+    reserved = UNK + 1 + 256 * options.byte_fallback  # special tokens, and bytes
     if vocab_size <= reserved and not exact:
         raise UserError(
             f"data.vocab_size ({vocab_size}) is too small, {reserved} tokens being special: "
             f"at least {reserved + 1}"
         )
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
-    if lowercase:
+    if options.lowercase:
         sample = [sentence.lower() for sentence in sample]
     alphabet = set().union(*sample)
     if not "".join(alphabet).strip():
@@ -170,8 +177,8 @@ def train_tokenizer(
                 # With room for special tokens it says how much room the characters need.
                 vocab_size=max(vocab_size, reserved),
                 hard_vocab_limit=exact,
-                byte_fallback=byte_fallback,
-                normalization_rule_name=normalisation,
+                byte_fallback=options.byte_fallback,
+                normalization_rule_name=options.normalisation,
                 character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
                 max_sentence_length=LONGEST_LINE,
                 pad_id=PAD,
@@ -183,7 +190,7 @@ def train_tokenizer(
             )
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocab_size)) from error
-    return Tokenizer(model.getvalue(), lowercase)
+    return Tokenizer(model.getvalue(), options.lowercase)
 
 
 def _sample(sentences: Iterable[str], size: int) -> list[str]:

@@ -12,7 +12,13 @@ from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.telling import Tell, in_silence, told_of
-from transformer.data.tokenizer import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from transformer.data.tokenizer import (
+    Tokenizer,
+    VocabularyOptions,
+    load_tokenizer,
+    save_tokenizer,
+    train_tokenizer,
+)
 from transformer.errors import UserError
 from transformer.model.batch import Batch
 
@@ -115,15 +121,9 @@ def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
     languages = " and ".join(getattr(data, side) for side in sides)
     pairs = told_of(read_pairs(data, "train"), f"reading for the vocabulary of {languages}", tell)
     sentences = (pair[column] for pair in pairs for column in columns)
+    options = VocabularyOptions(data.byte_fallback, data.normalisation, data.lowercase)
     try:
-        return train_tokenizer(
-            sentences,
-            data.tokenizer,
-            data.vocab_size,
-            data.byte_fallback,
-            data.normalisation,
-            data.lowercase,
-        )
+        return train_tokenizer(sentences, data.tokenizer, data.vocab_size, options)
     except UserError as error:
         raise UserError(f"vocabulary of {languages}: {error}") from error
 
