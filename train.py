@@ -134,6 +134,7 @@ def train(command: TrainCommand) -> None:
         sample,
     )
     from transformer.data.corpus import check_corpora, read_pairs
+    from transformer.data.derived import with_derived
     from transformer.data.epochs import make_epochs
     from transformer.data.first_look import first_look
     from transformer.data.plan import plan_to_score
@@ -200,6 +201,8 @@ def train(command: TrainCommand) -> None:
         if tuning and config.data.label_column:
             tokenizers = tokenizers._replace(target=make_labels(config.data))
         config = config.with_vocabularies(*tokenizers.identity)
+        if resuming:
+            config = config.with_derived_of(load_run_config(folder))
         if resuming and first:
             take_up_run(folder, config)
 
@@ -208,6 +211,8 @@ def train(command: TrainCommand) -> None:
             cut(config.data, encode_pairs(config.data, tokenizers, split, tell))
             for split in ("train", "validation")
         )
+        if translates and not resuming:
+            config = with_derived(config, pairs)
         plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
         held_out_plan = plan_to_score(config, held_out)
         validation = list(read_pairs(config.data, "validation")) if translates else []

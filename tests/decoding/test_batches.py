@@ -1,11 +1,14 @@
 """How sentences are laid out for searches."""
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
+import jax.numpy as jnp
 import numpy as np
 from hypothesis import given
 
 from transformer.config import DecodeConfig, ModelConfig
-from transformer.decoding.batches import in_series, in_shares, search_batches
+from transformer.decoding.batches import in_series, in_shares, longest_output, search_batches
 from transformer.model.batch import PAD
 
 MODELS = (ModelConfig(source_vocab_size=9, target_vocab_size=9),)
@@ -45,3 +48,22 @@ def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():
     for share in shares:
         lengths = [len(sources[batch.numbers[0]]) for batch in share]
         assert lengths == sorted(lengths, reverse=True)
+
+
+def test_the_longest_output_is_the_same_of_a_number_and_of_an_array():
+    learned = ModelConfig(source_vocab_size=9, target_vocab_size=9, positions="learned")
+    for model, settings, longest in (
+        (MODELS[0], DecodeConfig(), [51, 57, 350, 90]),
+        (MODELS[0], DecodeConfig(length_ratio=1.5, longest_target=300), [52, 61, 350, 95]),
+        (
+            MODELS[0],
+            DecodeConfig(length_ratio=9, longest_target=10, min_length=69),
+            [70, 70, 350, 90],
+        ),
+        (MODELS[0], DecodeConfig(length_ratio=9, longest_target=90, max_length=55), [55] * 4),
+        (replace(learned, max_positions=80), DecodeConfig(), [51, 57, 80, 80]),
+    ):
+        tokens, given = [1, 7, 300, 30], [0, 5, 2, 40]
+        alone = [longest_output([model], settings, *pair) for pair in zip(tokens, given)]
+        together = longest_output([model], settings, jnp.array(tokens), jnp.array(given))
+        assert alone == together.tolist() == longest

@@ -282,7 +282,13 @@ class DecodeConfig:
     have ended and no open one would be better than the worst of them, if it ended now (the rule of
     Hugging Face's transformers)."""
     max_extra_length: Annotated[int, Limit(0, below=100_001)] = 50
-    """Longest output, EOS included: source tokens plus this."""
+    """Longest output, EOS included: source tokens (times length_ratio) plus this."""
+    length_ratio: Fact[Annotated[float, Limit(1, highest=100_000)]] = 1.0
+    """Target tokens that the limit of the output allows for each source token; filled in from the
+    training pairs by train.py."""
+    longest_target: Fact[Count] = 0
+    """With a length_ratio above 1, source tokens times it count up to this: the longest target that
+    was trained on; filled in by train.py."""
     max_length: Annotated[int, Limit(0, below=100_001)] = 0
     """Longest output whatever the source, EOS included; 0: as max_extra_length says."""
     forced_end: bool = False
@@ -307,6 +313,10 @@ class DecodeConfig:
     """Sentences decoded together, in each of the two batches under way."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"
     """Precision of weights and matrix products while decoding; model: as in training."""
+
+
+DERIVED_FROM_PAIRS = ("length_ratio", "longest_target")
+"""Settings of `decode` that train.py fills in from the training pairs."""
 
 
 @dataclass(frozen=True)
@@ -364,6 +374,11 @@ class Config:
             model=dataclasses.replace(self.model, **sizes),
             data=dataclasses.replace(self.data, vocabulary=digest),
         )
+
+    def with_derived_of(self, run: "Config") -> "Config":
+        """The config with what `decode` has of the training pairs of a run."""
+        derived = {name: getattr(run.decode, name) for name in DERIVED_FROM_PAIRS}
+        return dataclasses.replace(self, decode=dataclasses.replace(self.decode, **derived))
 
 
 def by_name(config: Config) -> dict[str, object]:

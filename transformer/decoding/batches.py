@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Int
 
 from transformer.config import DecodeConfig, ModelConfig
@@ -17,6 +19,9 @@ LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 SEARCH_LENGTHS = (32, 64, 128, 256)
 """The same for the search, which costs more to compile, and less to pad."""
+
+LONGEST = 2**31 - 1
+"""Tokens of an output, where nothing else limits them."""
 
 MANY = 32
 """A batch of so many sentences rather ends than that all of them are padded to a longer shape."""
@@ -50,6 +55,25 @@ def longest_text(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
 def longest_prefix(models: Sequence[ModelConfig], settings: DecodeConfig) -> int:
     """Tokens that may be given of a translation, so that one more fits: EOS."""
     return min(last_position(models), settings.max_length or sys.maxsize) - 1
+
+
+def longest_output(
+    models: Sequence[ModelConfig],
+    settings: DecodeConfig,
+    tokens: int | Int[Array, "B"],
+    prefix: int | Int[Array, "B"] = 0,
+) -> int | Int[Array, "B"]:
+    """Most tokens of a translation, EOS included, of so many source tokens, EOS apart, where so
+    many of its tokens are given. Numbers give a number, traced arrays an array."""
+    xp = jnp if isinstance(tokens, Array) else np
+    usual = tokens
+    if settings.length_ratio > 1:
+        by_ratio = xp.ceil(settings.length_ratio * tokens).astype(np.int32)
+        usual = xp.maximum(tokens, xp.minimum(by_ratio, settings.longest_target))
+    limit = xp.maximum(usual, prefix) + settings.max_extra_length
+    limit = xp.maximum(limit, settings.min_length + 1)  # EOS
+    limit = xp.minimum(limit, min(settings.max_length or LONGEST, last_position(models), LONGEST))
+    return limit if xp is jnp else int(limit)
 
 
 def in_batches(

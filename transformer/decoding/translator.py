@@ -1,6 +1,5 @@
 """Sentences in, sentences out: tokenize, sort by length, batch, search, restore the order."""
 
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
@@ -22,7 +21,7 @@ from transformer.decoding.batches import (
     SearchBatch,
     in_series,
     in_shares,
-    last_position,
+    longest_output,
     longest_prefix,
     longest_text,
     round_up,
@@ -270,19 +269,15 @@ def begin_search(
     memories = [encode(model, member.params, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
     reach = round_up(source.shape[1], SEARCH_LENGTHS)
-    longest = tokens
+    given = 0
     if prefix is not None:
-        longest = jnp.maximum(tokens, (prefix != PAD).sum(1))
+        given = (prefix != PAD).sum(1)
         reach = max(reach, round_up(prefix.shape[1], SEARCH_LENGTHS))
-    most = settings.max_length or sys.maxsize
-    farthest = max(reach + settings.max_extra_length, settings.min_length + 1)
-    max_length = min(farthest, most, last_position(models))
-    least = settings.min_length + 1  # EOS
-    limits = jnp.maximum(longest + settings.max_extra_length, least)
+    limits = longest_output(models, settings, tokens, given)
     limits = jnp.where(tokens > 0, limits, 0)
     caches = tuple(
         init_cache(*member, widened(memory, reach), len(source), 0, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
-    limits = jnp.minimum(limits, max_length)
+    max_length = longest_output(models, settings, reach)
     return start(settings, caches, limits, max_length, prefix=prefix)

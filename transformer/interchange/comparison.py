@@ -11,6 +11,7 @@ import jax
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
+from transformer.decoding.batches import longest_output
 from transformer.decoding.scoring import log_probabilities, padded
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.errors import UserError
@@ -85,7 +86,9 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> No
     quantization, they differ in more than ties."""
     beam = model.config.decode.beam_size
     longest = max(map(len, model.tokenizers.source.encode(sample.sources)), default=0)
-    limit = longest + min(model.config.decode.max_extra_length, 50)
+    decode = model.config.decode
+    few = replace(decode, max_extra_length=min(decode.max_extra_length, 50), max_length=0)
+    limit = longest_output([model.config.model], few, longest)
     print(
         f"{len(sample.sources):,} sentences, beam {beam}, without length normalisation, on "
         f"{os.cpu_count()} cores:"
