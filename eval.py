@@ -96,26 +96,29 @@ def score_translations(
     """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
     import time
 
-    from transformer.decoding.translator import translate
+    from transformer.decoding.translator import hypotheses, truncation
     from transformer.evaluation.details import by_length, extremes
     from transformer.evaluation.scores import score
 
     start = time.perf_counter()
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    translations = translate(translator, sources)
+    found = [best for best, *_ in hypotheses(translator, sources)]
+    translations = [one.text for one in found]
     seconds = time.perf_counter() - start
     print(
         f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
         f"{seconds:.0f} s, {len(pairs) / seconds:.1f} sentences/s, compiling included"
     )
+    if truncated := sum(one.truncated for one in found):
+        print(truncation(translator, truncated, len(found)))
     scores = score(translations, references, config.data.target, command.lowercased)
     print(*scores, COMPARABLE, sep="\n")
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
         print(*by_length(lengths, translations, references, config.data.target), sep="\n")
         print(extremes(sources, references, translations, command.details))
-    record = {"seconds": round(seconds, 1), "scores": [metric.to_dict() for metric in scores]}
-    return translations, record
+    record = {"seconds": round(seconds, 1), "truncated": truncated}
+    return translations, record | {"scores": [metric.to_dict() for metric in scores]}
 
 
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:

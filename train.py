@@ -146,7 +146,7 @@ def train(command: TrainCommand) -> None:
         save_tokenizers,
         texts_of,
     )
-    from transformer.decoding.translator import make_translator, translate
+    from transformer.decoding.translator import hypotheses, make_translator, truncation
     from transformer.evaluation.scores import bleu, bleu_metric
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_blocks, return_memory
@@ -307,10 +307,13 @@ def train(command: TrainCommand) -> None:
         if translates:
             local = sharding.local_copy(params)
             translator = make_translator(validation_config, local, tokenizers)
-            outputs = translate(translator, [source for source, _ in validation])
+            found = [best for best, *_ in hypotheses(translator, [pair[0] for pair in validation])]
+            outputs, truncated = [one.text for one in found], sum(one.truncated for one in found)
             references = [target for _, target in validation]
             scores["bleu"] = bleu(outputs, references, config.data.target)
         reporter.validation(int(state.step), scores, losses.loss[1])
+        if translates and truncated:
+            reporter.say(f"  {truncation(translator, truncated, len(outputs))}")
         for (source, target), output in list(zip(validation, outputs))[:3]:
             reporter.say(f"  source     {source}\n  reference  {target}\n  output     {output}\n")
         return scores

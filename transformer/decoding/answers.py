@@ -26,6 +26,7 @@ def translated(
                 log_prob=one.log_prob,
                 tokens=_pieces(translator, one.tokens),
                 alignment=next(links),
+                truncated=one.truncated or None,
             )
             for one in of_one
         ]

@@ -34,6 +34,8 @@ class Answer:
     tokens: Sequence[str] | None = None
     log_probs: Sequence[float] | None = None
     alignment: str | None = None
+    truncated: bool | None = None
+    """True if the limit of its length came before its end; otherwise None."""
 
     def fields(self) -> dict[str, Any]:
         """Those that are known, as JSON has them."""

@@ -17,10 +17,12 @@ from jaxtyping import Float, Int
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
+    LONGEST,
     SEARCH_LENGTHS,
     SearchBatch,
     in_series,
     in_shares,
+    last_position,
     longest_output,
     longest_prefix,
     longest_text,
@@ -60,12 +62,13 @@ class Translator:
 @dataclass(frozen=True)
 class Hypothesis:
     """A translation: its text, its normalised score, its natural log-probability, and its tokens,
-    EOS included."""
+    EOS included; `truncated` if it reached the limit of its length before its end."""
 
     text: str
     score: float
     log_prob: float
     tokens: tuple[int, ...]
+    truncated: bool = False
 
 
 EMPTY = Hypothesis("", 0.0, 0.0, ())
@@ -120,7 +123,7 @@ def hypotheses(
         real = [row for row, score in zip(tokens.tolist(), scores) if score > IMPOSSIBLE / 2]
         texts = _texts(translator, real[:count])
         found[number] = [
-            _hypothesis(translator.settings, text, float(score), [t for t in row if t != PAD])
+            _hypothesis(translator, parts[number], text, float(score), [t for t in row if t != PAD])
             for text, score, row in zip(texts, scores, real)
         ]
     joined: list[list[Hypothesis]] = [[] for _ in sentences]
@@ -129,9 +132,27 @@ def hypotheses(
     return joined
 
 
-def _hypothesis(settings: DecodeConfig, text: str, score: float, tokens: list[int]) -> Hypothesis:
-    log_prob = score * length_penalty(settings, len(tokens))
-    return Hypothesis(text, score, float(log_prob), tuple(tokens))
+def truncation(translator: Translator, count: int, total: int) -> str:
+    """The sentence that says how many translations are truncated, and what allows longer ones."""
+    models, settings = translator.ensemble.models, translator.settings
+    remedy = "raise decode.max_length" if settings.max_length else "raise decode.max_extra_length"
+    if last_position(models) < LONGEST:
+        remedy += f", which model.max_positions ({last_position(models):,}) bounds"
+    return (
+        f"{count:,} of {total:,} translations reached the longest length before their end: {remedy}"
+    )
+
+
+def _hypothesis(
+    translator: Translator, part: Part, text: str, score: float, tokens: list[int]
+) -> Hypothesis:
+    log_prob = score * length_penalty(translator.settings, len(tokens))
+    truncated = tokens[-1] != EOS
+    if translator.settings.forced_end and not truncated:
+        read = len(part.source), len(part.prefix)
+        limit = longest_output(translator.ensemble.models, translator.settings, *read)
+        truncated = len(tokens) >= limit
+    return Hypothesis(text, score, float(log_prob), tuple(tokens), truncated)
 
 
 def _joined(
@@ -146,7 +167,8 @@ def _joined(
     tokens = (*first.tokens, *end, *second.tokens)
     log_prob = first.log_prob + second.log_prob
     score = float(log_prob / length_penalty(translator.settings, len(tokens)))
-    return [Hypothesis(first.text + part.before + second.text, score, log_prob, tokens)]
+    truncated = first.truncated or second.truncated
+    return [Hypothesis(first.text + part.before + second.text, score, log_prob, tokens, truncated)]
 
 
 def _texts(translator: Translator, rows: Sequence[Sequence[int]]) -> list[str]:
