@@ -12,7 +12,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import parse_generate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import in_blocks, read_lines, typed_lines
+from transformer.commands.standard_input import in_blocks, read_line, typed_lines
 from transformer.config import Config, GenerateConfig
 
 
@@ -25,7 +25,7 @@ def main(words: list[str]) -> None:
 
     from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.generator import continuations, make_generator, stream
-    from transformer.decoding.requests import as_object, read_requests
+    from transformer.decoding.requests import as_object, read_request
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
 
@@ -57,9 +57,12 @@ def main(words: list[str]) -> None:
                 print(*as_text(kind, settings, *answers([line], number)), sep="\n")
         return
 
-    requests = read_requests(read_lines(sys.stdin.buffer), command.input, scoring=False)
-    for first, block in in_blocks(sys.stdin.buffer, requests, 16 * config.decode.batch_sentences):
-        for request, found in zip(block, answers([one.text for one in block], first)):
+    for first, block in in_blocks(sys.stdin.buffer, 16 * config.decode.batch_sentences):
+        requests = [
+            read_request(number, read_line(number, line), command.input, scoring=False)
+            for number, line in enumerate(block, first + 1)
+        ]
+        for request, found in zip(requests, answers([one.text for one in requests], first)):
             if command.output == "json":
                 print(as_object(request, {kind: as_fields(kind, settings, found)}))
             else:

@@ -1,9 +1,9 @@
 """Translate line by line: `python translate.py runs/quickstart < source.txt > translation.txt`.
 
 Every line of input gives one line of output, a blank one a blank one; `--nbest`, `--alignments`,
-`--score`, `--input` and `--output` ask for more. Lines are translated in blocks of 16 batches, so
-that sentences of like lengths go together. With a terminal as standard input it asks for one
-sentence after the other.
+`--score`, `--input` and `--output` ask for more. Lines of a file are translated in blocks of 16
+batches, so that sentences of like lengths go together; from a pipe, those that have come are
+translated at once. With a terminal as standard input it asks for one sentence after the other.
 """
 
 import signal
@@ -13,7 +13,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import TranslateCommand, member, parse_translate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import in_blocks, read_lines, typed_lines
+from transformer.commands.standard_input import in_blocks, read_line, typed_lines
 from transformer.config import Config
 
 
@@ -23,7 +23,7 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import sys
 
-    from transformer.decoding.requests import Request, read_requests
+    from transformer.decoding.requests import Request, read_request
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
@@ -40,9 +40,12 @@ def main(words: list[str]) -> None:
             answer(command, translator, [Request(sentence)], number)
         return
 
-    requests = read_requests(read_lines(sys.stdin.buffer), command.input, command.score)
-    for first, block in in_blocks(sys.stdin.buffer, requests, 16 * config.decode.batch_sentences):
-        answer(command, translator, block, first)
+    for first, block in in_blocks(sys.stdin.buffer, 16 * config.decode.batch_sentences):
+        requests = [
+            read_request(number, read_line(number, line), command.input, command.score)
+            for number, line in enumerate(block, first + 1)
+        ]
+        answer(command, translator, requests, first)
 
 
 def answer(command: TranslateCommand, translator, block: list, first: int) -> None:

@@ -21,7 +21,7 @@ from transformer.config.settings import Positive
 from transformer.data.corpus import read_pairs
 from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.answers import scored, translated
-from transformer.decoding.requests import Request, as_json, read_requests
+from transformer.decoding.requests import Request, as_json, read_request
 from transformer.decoding.translator import make_joint_translator
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
@@ -59,7 +59,7 @@ def main(words: list[str]) -> None:
     lines = [json.dumps({"text": source, "id": n}) for n, (source, _) in enumerate(pairs)]
 
     def through_json() -> None:
-        requests = list(read_requests(lines, "json", False))
+        requests = [read_request(n, line, "json", False) for n, line in enumerate(lines, 1)]
         with redirect_stdout(io.StringIO()):
             for request, answers in zip(requests, translated(one, requests, 1, False)):
                 print(as_json(request, answers, False))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.commands.standard_input import read_lines
+from transformer.commands.standard_input import read_line
 from transformer.config import DataConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check
@@ -49,7 +49,8 @@ def take_up_metrics(path: Path) -> None:
 
 
 def read_input(path: Path) -> None:
-    list(read_lines(io.BytesIO(path.read_bytes())))
+    for number, line in enumerate(io.BytesIO(path.read_bytes()), start=1):
+        read_line(number, line)
 
 
 def read_cache(path: Path) -> None:

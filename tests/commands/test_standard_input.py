@@ -1,23 +1,108 @@
-"""Lines from a pipe or a terminal."""
+"""Lines from a file, a pipe or a terminal."""
 
 import io
+import os
+import threading
+import time
 
 import pytest
 
-from transformer.commands.standard_input import read_lines, typed_lines
+from transformer.commands.standard_input import Arrivals, in_blocks, read_line, typed_lines
 from transformer.errors import UserError
 
+ODD = "a\r\nb\u2028c\x0bd\n\ne".encode()
 
-def test_only_a_line_feed_ends_a_line():
-    data = "a\r\nb\u2028c\x0bd\n\ne".encode()
-    assert list(read_lines(io.BytesIO(data))) == ["a", "b\u2028c\x0bd", "", "e"]
+
+def read(blocks):
+    """The texts of the lines, each with its number, and the sizes of the blocks."""
+    blocks = list(blocks)
+    lines = [(n, line) for first, block in blocks for n, line in enumerate(block, first)]
+    return [(n, read_line(n + 1, line)) for n, line in lines], [len(block) for _, block in blocks]
+
+
+@pytest.fixture
+def pipe():
+    """A pipe: what it gives, and the descriptor to write to."""
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stream:
+        yield stream, writing
+
+
+def test_a_file_is_cut_into_blocks_of_one_size_and_only_a_line_feed_ends_a_line(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(ODD)
+    with path.open("rb") as stream:
+        lines, sizes = read(in_blocks(stream, 3))
+    assert lines == [(0, "a"), (1, "b\u2028c\x0bd"), (2, ""), (3, "e")] and sizes == [3, 1]
+
+
+def test_a_pipe_gives_the_same_lines_wherever_it_is_cut(pipe):
+    """Within a line, within a character, between CR and LF."""
+    stream, writing = pipe
+    data = ODD * 20 + b"\n" + ("\u2028" * 50_000).encode() + b"\nlast"
+
+    def write():
+        for start in range(0, len(data), 7919):
+            os.write(writing, data[start : start + 7919])
+        os.close(writing)
+
+    threading.Thread(target=write).start()
+    lines, sizes = read(in_blocks(stream, 8))
+    assert [text for _, text in lines] == [
+        line.removesuffix("\r") for line in data.decode().split("\n")
+    ]
+    assert [n for n, _ in lines] == list(range(len(lines))) and max(sizes) <= 8
+
+
+def test_a_line_is_given_when_it_comes_and_those_that_wait_together(pipe):
+    stream, writing = pipe
+    blocks = in_blocks(stream, 4)
+    os.write(writing, b"one\nbegun")  # nobody writes more until this is answered
+    assert next(blocks) == (0, [b"one"])
+    os.write(writing, b" two\n")
+    assert next(blocks) == (1, [b"begun two"])
+    os.write(writing, b"3\n4\n5\n6\n7\n8\n9\n")
+    assert [next(blocks), next(blocks)] == [(2, [b"3", b"4", b"5", b"6"]), (6, [b"7", b"8", b"9"])]
+    os.close(writing)
+    assert list(blocks) == []
+
+
+def test_a_full_pipe_gives_full_blocks_and_is_not_read_far_ahead(pipe):
+    stream, writing = pipe
+    taken = []
+
+    def write():
+        for number in range(1000):
+            os.write(writing, (b"x" * 99 + b"\n") * 10)
+            taken.append(number)
+        os.close(writing)
+
+    threading.Thread(target=write, daemon=True).start()
+    while len(taken) < 60:  # the pipe is full, as after the start
+        time.sleep(0.01)
+    sizes = []
+    for first, block in in_blocks(stream, 100):
+        sizes.append(len(block))
+        assert 10 * len(taken) < first + 3000  # a pipe, what has been read, and a chunk
+        time.sleep(0.002)
+    assert sum(sizes) == 10_000 and sum(size == 100 for size in sizes) > 0.9 * len(sizes)
+
+
+def test_what_cannot_be_read_is_an_error(tmp_path):
+    class Broken:
+        fileno = isatty = lambda self: 0
+
+        def read1(self, _):
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        list(Arrivals(Broken(), 4))
 
 
 def test_a_line_that_is_not_utf_8_is_named():
-    lines = read_lines(io.BytesIO(b"a\nb\xfc\n"))
-    assert next(lines) == "a"
+    assert read_line(1, b"\xef\xbb\xbfa\n") == "a"  # from Windows
     with pytest.raises(UserError, match="line 2 of standard input is not UTF-8"):
-        next(lines)
+        read_line(2, b"b\xfc\n")
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,13 @@ from transformer.decoding.requests import (
     as_json,
     as_scores,
     as_text,
-    read_requests,
+    read_request,
 )
 from transformer.errors import UserError
 
 
 def read(line, form, scoring=False):
-    [request] = read_requests([line], form, scoring)
-    return request
+    return read_request(1, line, form, scoring)
 
 
 def test_lines_become_requests():
@@ -28,7 +27,6 @@ def test_lines_become_requests():
     line = '{"text": "a", "prefix": "b", "id": [7]}'
     came = {"text": "a", "prefix": "b", "id": [7]}
     assert read(line, "json") == Request("a", prefix="b", others=came)
-    assert read("\ufeff" + line, "json") == Request("a", prefix="b", others=came)  # from Windows
 
 
 @pytest.mark.parametrize(

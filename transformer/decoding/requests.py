@@ -1,7 +1,7 @@
 """Lines of text, tables or JSON: what a model is asked, and how it answers."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
@@ -54,15 +54,11 @@ ANSWERED = {*Answer.__dataclass_fields__, "nbest"} - {*FIELDS}
 """Fields of an answer: those of an earlier one do not come back."""
 
 
-def read_requests(lines: Iterable[str], form: Form, scoring: bool) -> Iterator[Request]:
-    """The requests of lines of this form. Raises UserError naming a line that is none."""
-    for number, line in enumerate(lines, start=1):
-        if form == "text":
-            yield Request(line)
-        elif form == "tsv":
-            yield _of_table(number, line, scoring)
-        else:
-            yield _of_json(number, line, scoring)
+def read_request(number: int, line: str, form: Form, scoring: bool) -> Request:
+    """The request of a line of this form. Raises UserError naming the line if it has none."""
+    if form == "text":
+        return Request(line)
+    return (_of_table if form == "tsv" else _of_json)(number, line, scoring)
 
 
 def _of_table(number: int, line: str, scoring: bool) -> Request:
@@ -77,7 +73,7 @@ def _of_table(number: int, line: str, scoring: bool) -> Request:
 def _of_json(number: int, line: str, scoring: bool) -> Request:
     if not line.strip():
         raise UserError(f'line {number:,} is blank: a blank text is {{"text": ""}}')
-    values = read_object(line.removeprefix("\ufeff") if number == 1 else line, f"line {number:,}")
+    values = read_object(line, f"line {number:,}")
     needed = ("text", "translation") if scoring else ("text",)
     for name in FIELDS:
         if not isinstance(values.get(name, None if name in needed else ""), str):
