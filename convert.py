@@ -52,6 +52,7 @@ def main(words: list[str]) -> None:
 
 
 def from_marian(command: FromMarian) -> None:
+    from transformer.data.tags import known_tags
     from transformer.interchange.marian import read_marian
     from transformer.interchange.model import save_run
     from transformer.interchange.weights import whole
@@ -59,11 +60,12 @@ def from_marian(command: FromMarian) -> None:
     with whole(command.run) as folder:
         model = read_marian(command.folder, command.source, command.target)
         save_run(folder, model)
-    data = model.config.data
+    data, tags = model.config.data, model.tokenizers.source.tags
     print(
         f"{command.run}: {data.source} to {data.target}, "
         f"{model.config.model.target_vocab_size:,} tokens\n"
-        f"translate with:  python translate.py {command.run}\n"
+        + (f"begin each line with a target tag: {known_tags(tags)}\n" if tags else "")
+        + f"translate with:  python translate.py {command.run}\n"
         f"train it further: python train.py CONFIG --from {command.run} --run NEW"
     )
 

@@ -268,7 +268,8 @@ def train(command: TrainCommand) -> None:
         f"{of_epoch.target_tokens / of_epoch.batches_per_epoch:,.0f} tokens"
     )
     if first:
-        looked = "" if resuming else first_look(config.data, pairs, held_out)
+        tags = [token for [token] in tokenizers.source.encode(tokenizers.source.tags)]
+        looked = "" if resuming else first_look(config.data, pairs, held_out, tags)
         if looked:
             say(looked)
         start = Start(step, progress.seconds, *devices.counted(), looked)

@@ -64,7 +64,7 @@ install_import_hook([f"transformer.{room}" for room in rooms], "beartype.check")
 import jax.numpy as jnp
 
 from transformer.config import Config, ModelConfig, TrainConfig
-from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.params import init_params
 from transformer.training.optimizer import hyperparameters
 from transformer.training.step import update
@@ -173,6 +173,20 @@ def random_batch():
             target_in[row, : len(words) + 1] = [BOS, *words]
             target_out[row, : len(words) + 1] = [*words, EOS]
         return Batch(*map(jnp.asarray, (source, target_in, target_out)))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def tagged():
+    """A function from a tokenizer and target tags to one whose vocabulary has these tags too."""
+    from transformer.data.piece_tokenizer import Pieces, PieceTokenizer
+
+    def build(tokenizer, *tags):
+        pieces = tokenizer.pieces(range(UNK + 1, tokenizer.vocab_size))
+        names = ("</s>", "<unk>", *pieces, *tags, "<pad>")
+        vocabulary = Pieces(names, pad=len(names) - 1, start=len(names) - 1, end=0, unknown=1)
+        return PieceTokenizer(tokenizer.model, vocabulary=vocabulary)
 
     return build
 

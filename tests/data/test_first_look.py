@@ -37,6 +37,13 @@ def test_each_oddity_is_counted():
     )
 
 
+def test_sources_without_a_target_tag_are_counted_where_there_are_tags():
+    rows = [([A, B], [C]), ([B, A], [B]), ([], [B]), ([B], [A]), ([C, A], [C])]
+    said = first_look(DataConfig(), stored(rows), stored(rows), tags=[A, C])
+    assert "pairs whose source has no target tag of the vocabulary: 2" in said
+    assert "target tag" not in first_look(DataConfig(), stored(rows), stored(rows))
+
+
 def test_where_nothing_is_odd_it_says_so():
     said = first_look(DataConfig(), stored([([A], [B]), ([B], [A])]), stored([([A], [A])]))
     assert said.startswith("first look  nothing odd")

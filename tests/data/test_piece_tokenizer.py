@@ -7,7 +7,7 @@ import pytest
 from sentences import SENTENCES
 
 from transformer.config import DataConfig
-from transformer.data.piece_tokenizer import Pieces, PieceTokenizer, split_tag
+from transformer.data.piece_tokenizer import Pieces, PieceTokenizer
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
 from transformer.errors import UserError
@@ -48,25 +48,11 @@ def test_what_the_list_lacks_is_unknown_and_is_left_out_of_text(tokenizer):
     assert tokenizer.decode([[PAD, BOS, EOS, UNK], []]) == ["", ""]
 
 
-@pytest.mark.parametrize(
-    "text, tag, rest",
-    [
-        (">>fra<< a b", [">>fra<<"], " a b"),
-        (">>fra<<>>deu<< a", [">>fra<<"], ">>deu<< a"),
-        ("a >>fra<<", [], "a >>fra<<"),
-        (">>fra", [], ">>fra"),
-        (">><<", [">><<"], ""),
-        ("", [], ""),
-    ],
-)
-def test_a_language_tag_begins_a_text(text, tag, rest):
-    assert split_tag(text) == (tag, rest)
-
-
-def test_a_tag_is_one_token_known_or_not(tokenizer):
-    known, unknown = tokenizer.encode([f">>fra<<{SENTENCES[0]}", f">>xyz<<{SENTENCES[0]}"])
-    assert tokenizer.pieces(known[:1]) == [">>fra<<"] and unknown[0] == UNK
-    assert known[1:] == unknown[1:] == tokenizer.encode(SENTENCES[:1])[0]
+def test_a_tag_of_the_list_is_one_token_and_any_other_is_text(tokenizer):
+    known, text = tokenizer.encode([f" >>fra<<{SENTENCES[0]}", f">>xyz<<{SENTENCES[0]}"])
+    assert tokenizer.pieces(known[:1]) == [">>fra<<"] and tokenizer.tags == (">>fra<<",)
+    assert known[1:] == tokenizer.encode(SENTENCES[:1])[0]
+    assert len(text) > len(known) and text != known
 
 
 def test_a_run_keeps_the_list(tokenizer, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from transformer.config import Config, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.alignment import word_attention
 from transformer.decoding.batches import teacher_forced_batches
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.scoring import score_pairs, token_log_probabilities
@@ -21,6 +22,7 @@ from transformer.decoding.translator import (
     make_joint_translator,
     make_translator,
     search_batch,
+    split,
     translate,
 )
 from transformer.errors import UserError
@@ -330,6 +332,33 @@ def test_a_text_that_is_too_long_is_translated_sentence_by_sentence(translator, 
         " ".join(apart),
         *run(["a dog"]),
     ]
+
+
+def test_every_part_of_a_long_text_has_its_target_tag(
+    tagged, tokenizers, small_model, random_params
+):
+    source = tagged(tokenizers.source, ">>deu<<", ">>fra<<")
+    size = source.vocab_size
+    model = small_model(source_vocab_size=size, target_vocab_size=size)
+    sentences = ["we see the house. ", "birds sing. ", "he goes."]
+    longest = 1 + max(map(len, source.encode(sentences)))
+    decode = DecodeConfig(beam_size=2, max_extra_length=4, max_source_length=longest)
+    translator = make_translator(
+        Config(model=model, decode=decode), random_params(model), Tokenizers(source, source)
+    )
+    text = f">>deu<< {''.join(sentences)}"
+    parts = split(translator, [text, ">>fra<< he goes.", ">>deu<<", ""])
+    [deu], [fra] = source.encode([">>deu<<", ">>fra<<"])
+    assert [part.source[:1] for part in parts] == [[deu]] * 3 + [[fra], [], []]
+    assert [part.repeated for part in parts] == [0, 1, 1, 0, 0, 0]
+    apart = translate(translator, [f">>deu<<{sentence}" for sentence in sentences])
+    assert translate(translator, [text, ">>deu<<"]) == [" ".join(apart), ""]
+    [[found]] = hypotheses(translator, [text])
+    [looked] = word_attention(translator, [text], [found.tokens])
+    assert [word for part in looked for word in part.source] == text.replace(".", "").split()
+    assert score_pairs(translator, [">>deu<<"], ["a"])[0].log_probs == ()
+    with pytest.raises(UserError, match=">>xyz<<"):
+        score_pairs(translator, [">>xyz<< a"], ["a"])
 
 
 def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(

@@ -29,7 +29,7 @@ SHAPES = {
 
 ODD = [
     "😀 is a smile 👩\u200d👩\u200d👧", "a\x00b", "مرحبا بالعالم", "日本語のテキスト", "żółć ﬁ ½ ①",
-    ">>fra<< the dog sleeps.", ">>deu<< the dog", ">> not a tag << here", ">>fra", "<<",
+    ">>fra<< the dog sleeps.", ">>deu<< the dog", ">>fra", "<<",
     "  two  blanks  ", "\ttab", "a" * 300, "▁ the ▁", "...", "Ünïcödé\u200bzero", "\u202eabc",
 ]  # fmt: skip
 """Sentences that a tokenizer may not expect."""

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer.config import GenerateConfig
+from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
 from transformer.decoding.blanks import classify, fill_in
 from transformer.decoding.generator import continuations, make_generator
-from transformer.decoding.translator import hypotheses, make_translator, translate
+from transformer.decoding.translator import Hypothesis, hypotheses, make_translator, translate
 from transformer.viewing.limits import Limits
+from transformer.viewing.served import make_served
 
 HOSTILE = int(os.environ.get("HOSTILE", 100))
 SENTENCES = ["the cat sees a dog", "a dog sees the cat", "the garden .", "in the garden a cat"]
@@ -131,6 +133,48 @@ def test_many_at_once_get_each_their_own_answer(client, translator):
     with ThreadPoolExecutor(16) as pool:
         found = [*pool.map(lambda text: client.post("/translate", asking(text)), texts)]
     assert found == [(200, {"translatedText": text}) for text in expected]
+
+
+def test_target_chooses_the_tag_of_every_line(serving, models, tagged, random_params, monkeypatch):
+    config, _, (pieces, _) = models["translator"]
+    source = tagged(pieces, ">>deu<<", ">>fra<<")
+    size = source.vocab_size
+    config = replace(
+        config, model=replace(config.model, source_vocab_size=size, target_vocab_size=size)
+    )
+    run = make_served(
+        "many", config, "last", random_params(config.model), Tokenizers(source, source)
+    )
+    # What the translator is given comes back.
+    echo = lambda _, texts, count: [[Hypothesis(text, 0.0, 0.0, ())] for text in texts]  # noqa: E731
+    monkeypatch.setattr("transformer.viewing.served.hypotheses", echo)
+    with serving([run]) as client:
+        [english, *others] = client.get("/languages")[1]
+        assert english["targets"] == ["deu", "fra"]
+        assert [(one["code"], one["targets"]) for one in others] == [("deu", []), ("fra", [])]
+        for asked, given in [
+            ("a dog\n\nthe cat", ">>fra<<a dog\n\n>>fra<<the cat"),
+            (">>fra<< a dog\nthe cat", ">>fra<< a dog\n>>fra<<the cat"),
+            ("\n >>fra<<a\n>>pt<< b", "\n >>fra<<a\n>>fra<<>>pt<< b"),
+            (["a", ">>Good day<< b", ""], [">>fra<<a", ">>fra<<>>Good day<< b", ""]),
+        ]:
+            _, answer = client.post("/translate", asking(asked, target="fra"))
+            assert answer == {"translatedText": given}
+        text = "\n>>deu<<a dog\n\nthe\n>>fra<<cat\nsees"
+        answers = client.post("/answer", {"text": text})[1]["answers"]
+        given = ["", ">>deu<<a dog", "", ">>deu<<the", ">>fra<<cat", ">>fra<<sees"]
+        assert [one["translation"] for one in answers] == given
+        for path, values, sentence in [
+            ("/translate", asking("a dog"), "en to deu, en to fra"),
+            ("/translate", asking(">>fra<< a", target="deu"), "asks for >>deu<<, and a text"),
+            ("/translate", asking("a\n>>fra<< a", target="deu"), "begins with >>fra<<"),
+            ("/translate", asking("a b " * 10, target="deu"), "a sentence of 21 tokens"),
+            ("/answer", {"text": "a dog"}, "begin the text with a target tag: it has >>deu<<"),
+            ("/answer", {"text": ">>ger<< a dog"}, ">>ger<< is not a target tag of this model"),
+            ("/answer", {"text": "a\n>>deu<< a"}, "begin the text with a target tag"),
+        ]:
+            status, answer = client.post(path, values)
+            assert status == 400 and sentence in answer["error"]
 
 
 LONG = "the cat sees a dog " * 5

@@ -1,7 +1,7 @@
 """What is odd about a prepared corpus, at a glance: from the token ids, as training begins."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from jaxtyping import Integer, UInt64
@@ -11,31 +11,37 @@ from transformer.data.spilled import parts, shares
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import UNK
 
-EMPTY, LONG, REPEATED, EQUAL = (
+EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
     "with an empty side",
     "longer than data.max_length",
     "that repeat an earlier one",
     "with equal sides",
+    "whose source has no target tag of the vocabulary",
 )
 """What is counted of pairs."""
 
 
-def first_look(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> str:
-    """One line that names what was found; examine() of the doctor says more, from the text."""
-    found = list(_findings(data, pairs, held_out))
+def first_look(
+    data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int] = ()
+) -> str:
+    """One line that names what was found; examine() of the doctor says more, from the text. `tags`
+    are the tokens that a source should begin with, if the vocabulary has any."""
+    found = list(_findings(data, pairs, held_out, tags))
     return f"first look  {'; '.join(found) or 'nothing odd'} (--doctor looks closer)"
 
 
-def _findings(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> Iterator[str]:
+def _findings(
+    data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int]
+) -> Iterator[str]:
     counts: Counter[str] = Counter()
     validation = np.concatenate([_hashes(held_out, part)[2] for part in parts(len(held_out))])
     overlap = 0
-    for these in shares(_examined(data, pairs, counts), np.uint64, len(pairs)):
+    for these in shares(_examined(data, pairs, tags, counts), np.uint64, len(pairs)):
         known = np.unique(these)
         counts[REPEATED] += len(these) - len(known)
         overlap += int(np.isin(validation, known).sum())
     noun = "pairs" if len(data.sides) == 2 else "texts"
-    for name in (EMPTY, LONG, REPEATED, EQUAL):
+    for name in (EMPTY, LONG, REPEATED, EQUAL, UNTAGGED):
         if counts[name]:
             limit = f" ({data.max_length})" * (name == LONG)
             yield f"{noun} {name}{limit}: {counts[name]:,}"
@@ -47,7 +53,7 @@ def _findings(data: DataConfig, pairs: TokenPairs, held_out: TokenPairs) -> Iter
 
 
 def _examined(
-    data: DataConfig, pairs: TokenPairs, counts: Counter[str]
+    data: DataConfig, pairs: TokenPairs, tags: Collection[int], counts: Counter[str]
 ) -> Iterator[UInt64[np.ndarray, "N"]]:
     """The hashes of the pairs, part by part; what is odd in each part, and unknown tokens of each
     side, are added to `counts`."""
@@ -60,6 +66,9 @@ def _examined(
         counts[EMPTY] += int(empty.sum())
         counts[LONG] += int(long.sum())
         counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
+        if tags:
+            first = pairs.source_ids[pairs.source_offsets[part]]
+            counts[UNTAGGED] += int((~np.isin(first, list(tags)) & ~empty).sum())
         for side in data.sides:
             ids, offsets = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_offsets")
             counts[side] += int((ids[offsets[part.start] : offsets[part.stop]] == UNK).sum())

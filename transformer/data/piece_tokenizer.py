@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,9 @@ from pathlib import Path
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, UNK
+
+TAG = re.compile(r"[\s\ufeff]*(>>[\w@-]+<<)")
+"""A target tag at the beginning of a text, behind blanks or a byte order mark."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Pieces:
 class PieceTokenizer(Tokenizer):
     """Text is cut by the SentencePiece model; each piece has the id that the list gives it, or UNK.
 
-    A text may begin with a language tag such as >>fra<<, which is one token.
+    A text may begin with a target tag of the vocabulary, such as >>fra<<, which is one token.
     """
 
     vocabulary: Pieces = field(kw_only=True, repr=False)
@@ -51,6 +55,18 @@ class PieceTokenizer(Tokenizer):
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self._names) if name}
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """The target tags of the vocabulary, such as >>deu<<: a source begins with one of them."""
+        return tuple(name for name in self._ids if TAG.fullmatch(name))
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """The target tag that a text begins with, "" without one, and the rest of the text."""
+        found = TAG.match(text)
+        if found and found[1] in self._ids:
+            return found[1], text[found.end() :]
+        return "", text
 
     @property
     def vocab_size(self) -> int:
@@ -65,10 +81,11 @@ class PieceTokenizer(Tokenizer):
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The token ids of each sentence, without BOS and EOS."""
-        tags, texts = zip(*map(split_tag, sentences)) if sentences else ((), ())
-        cut = self._processor.encode(list(texts), out_type=str)
+        tagged = [self.split_tag(sentence) for sentence in sentences]
+        cut = self._processor.encode([text for _, text in tagged], out_type=str)
         return [
-            [self._ids.get(piece, UNK) for piece in tag + pieces] for tag, pieces in zip(tags, cut)
+            [self._ids.get(piece, UNK) for piece in ([tag] if tag else []) + pieces]
+            for (tag, _), pieces in zip(tagged, cut)
         ]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -82,12 +99,6 @@ class PieceTokenizer(Tokenizer):
         """The piece of text behind each id, special tokens by name: labels for a plot."""
         names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
         return [names.get(i) or self._names[i] for i in ids]
-
-
-def split_tag(text: str) -> tuple[list[str], str]:
-    """The language tag that a text begins with, if it does, and the rest."""
-    end = text.find("<<") + 2
-    return ([text[:end]], text[end:]) if text.startswith(">>") and end > 1 else ([], text)
 
 
 def vars_of(pieces: Pieces) -> dict[str, object]:

@@ -20,7 +20,7 @@ from transformer.data.vocabularies import Labels, Tokenizers
 from transformer.machine.cache import cache_folder, storing
 from transformer.machine.locks import alone
 
-FORMAT = 3
+FORMAT = 4
 """Part of every cache key; raised when what is stored changes."""
 
 CHUNK = 20_000

@@ -76,6 +76,15 @@ class Tokenizer:
         """Tokens in the vocabulary, the four special ones included."""
         return len(self._model_ids)
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The target tags of the vocabulary, such as >>deu<<: a source begins with one of them."""
+        return ()
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """The target tag that a text begins with, "" without one, and the rest of the text."""
+        return "", text
+
     @cached_property
     def digest(self) -> str:
         """Identity: the SHA-256 of the model's bytes, and whether text is lower-cased."""

@@ -88,12 +88,12 @@ def _by_word(
     target: list[int],
 ) -> WordAttention:
     source_side, target_side = translator.tokenizers
-    whole = [*part.source, *part.rest]
+    whole = [*part.source, *part.rest][part.repeated :]
     source, written = _words(source_side, whole), _words(target_side, target)
     weights = np.zeros((len(written), len(source)))
     if attention is not None and weights.size:
-        pieces = source_side.pieces(part.source), target_side.pieces(target)
-        found = word_weights(attention, *pieces)
+        pieces = source_side.pieces(part.source[part.repeated :]), target_side.pieces(target)
+        found = word_weights(attention[:, part.repeated :], *pieces)
         weights[:, : found.shape[1]] = found
     return WordAttention(source, written, weights)
 

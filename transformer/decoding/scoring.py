@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from transformer.config import ModelConfig
 from transformer.data.batching import pad_sources
+from transformer.data.tags import read_source
 from transformer.decoding.batches import longest_text, teacher_forced_batches
 from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.translator import Translator
@@ -127,7 +128,8 @@ def score_pairs(
     models, settings = translator.ensemble.models, translator.settings
     longest = longest_text(models, settings)
     source_side, target_side = translator.tokenizers
-    read, given = source_side.encode(list(sources)), target_side.encode(list(targets))
+    tagged = ["".join(read_source(source_side, source)) for source in sources]
+    read, given = source_side.encode(tagged), target_side.encode(list(targets))
     for line, pair in enumerate(zip(read, given), start=first):
         if (length := max(map(len, pair))) > longest:
             raise UserError(

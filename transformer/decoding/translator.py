@@ -15,6 +15,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.data.tags import read_source
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
     LONGEST,
@@ -77,13 +78,15 @@ EMPTY = Hypothesis("", 0.0, 0.0, ())
 
 class Part(NamedTuple):
     """What is translated at once: text number `text` or a sentence of it, as tokens, the rest that
-    was cut off, what its translation is to begin with, and the blank before it in the text."""
+    was cut off, what its translation is to begin with, the blank before it in the text, and how
+    many tokens at its beginning are repeated from the first part: the target tag."""
 
     text: int
     source: list[int]
     rest: list[int]
     prefix: list[int]
     before: str
+    repeated: int
 
 
 def make_translator(config: Config, params: Params, tokenizers: Tokenizers) -> Translator:
@@ -179,13 +182,15 @@ def _texts(translator: Translator, rows: Sequence[Sequence[int]]) -> list[str]:
 def split(
     translator: Translator, sentences: Sequence[str], prefixes: Sequence[str] | None = None
 ) -> list[Part]:
-    """The sentences as tokens, those that are too long in parts."""
+    """The sentences as tokens, those that are too long in parts, each with the target tag."""
     source, setting, longest = translator.tokenizers.source, *_longest_source(translator)
     parts = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
-    for number, ids in enumerate(source.encode(list(sentences))):
-        cut = [sentences[number]] if len(ids) <= longest else sentences_of(sentences[number])
-        rows = [ids] if len(cut) == 1 else source.encode(cut)
+    tagged = [read_source(source, sentence) for sentence in sentences]
+    whole = source.encode([tag + text for tag, text in tagged])
+    for number, ((tag, sentence), ids) in enumerate(zip(tagged, whole)):
+        cut = [sentence] if len(ids) <= longest else sentences_of(sentence)
+        rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
         for place, (text, row) in enumerate(zip(cut, rows)):
             if len(row) > longest:
                 warnings.warn(
@@ -195,7 +200,8 @@ def split(
                 )
             prefix = beginnings[number] if place == 0 else []
             blank = " " if place and cut[place - 1][-1:].isspace() else ""
-            parts.append(Part(number, row[:longest], row[longest:], prefix, blank))
+            repeated = 1 if tag and place else 0
+            parts.append(Part(number, row[:longest], row[longest:], prefix, blank, repeated))
     return parts
 
 

@@ -133,9 +133,10 @@ class Interface:
     async def languages(self, _: Request) -> Response:
         """LibreTranslate's: each language, and into which ones it is translated."""
         targets: dict[str, list[str]] = {}
-        for data in (run.config.data for run in self.translators):
-            targets.setdefault(data.source, []).append(data.target)
-            targets.setdefault(data.target, [])
+        for run in self.translators:
+            targets.setdefault(run.config.data.source, []).extend(run.targets)
+            for target in run.targets:
+                targets.setdefault(target, [])
         return answered(
             [
                 {"code": code, "name": name_of(code), "targets": sorted({*targets[code]})}
@@ -159,13 +160,13 @@ class Interface:
         """LibreTranslate's: {"q", "source", "target"}, and if wanted "alternatives"."""
         values = await self._values(request)
         asked = values.get("q")
-        run = self._translator(values.get("source"), values.get("target"))
+        run, tag = self._translator(values.get("source"), values.get("target"))
         if values.get("format", "text") != "text":
             raise RefusedError(400, "'format' must be text: markup would be translated like words")
         wanted = 1 + _number(values.get("alternatives", 0), "alternatives")
         options = run.options({"nbest": min(wanted, run.config.decode.beam_size)})
         texts = asked if isinstance(asked, list) else [asked]
-        found = await self._ask(request, run, texts, options)
+        found = await self._ask(request, run, texts, options, tag)
         answer = {"translatedText": ["\n".join(a["translation"] for a in of) for of in found]}
         if wanted > 1:
             answer["alternatives"] = [_alternatives(of_one) for of_one in found]
@@ -176,19 +177,22 @@ class Interface:
             answer = {name: each[0] for name, each in answer.items()}
         return answered(answer)
 
-    def _translator(self, source: Any, target: Any) -> Served:
-        """The first run between these languages; from "auto", if there is but one language."""
-        offered = [(run.config.data.source, run.config.data.target) for run in self.translators]
+    def _translator(self, source: Any, target: Any) -> tuple[Served, str]:
+        """The first run between these languages, and its target tag, "" where it needs none; from
+        "auto", if there is but one language."""
+        pairs = [(run, into) for run in self.translators for into in run.targets]
+        offered = [(run.config.data.source, into) for run, into in pairs]
         if source == "auto":
             sources = {known for known, into in offered if into == target}
             source = sources.pop() if len(sources) == 1 else None
         if (source, target) not in offered:
             names = ", ".join(" to ".join(pair) for pair in dict.fromkeys(offered))
             raise RefusedError(400, f"'source' and 'target' must be one of: {names or 'none'}")
-        return self.translators[offered.index((source, target))]
+        run, _ = pairs[offered.index((source, target))]
+        return run, run.targets[target]
 
     async def _ask(
-        self, request: Request, run: Served, texts: list, options: Options
+        self, request: Request, run: Served, texts: list, options: Options, tag: str = ""
     ) -> list[list[dict[str, Any]]]:
         """For each text the answer to each of its lines; but for a translator it is one line."""
         if not texts or not all(isinstance(text, str) for text in texts):
@@ -201,6 +205,8 @@ class Interface:
             lines = [[" ".join(of_one)] for of_one in lines]
         if (count := max(len(texts), sum(map(len, lines)))) > limits.lines:
             raise RefusedError(413, f"{count:,} lines: {limits.lines:,} may be asked")
+        if run.kind == "translator":
+            lines = [run.tagged(of_one, tag) for of_one in lines]
         flat = [line for of_one in lines for line in of_one]
         for line in flat:
             run.check(line)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
+from transformer.data.tags import code_of, known_tags, read_source
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding.alignment import WordAttention, word_attention
 from transformer.decoding.batches import longest_text, round_up
@@ -64,6 +65,27 @@ class Served:
     offered: tuple[str, ...]
     answer: Callable[[Sequence[str], Any], list[dict[str, Any]]]
 
+    @property
+    def targets(self) -> dict[str, str]:
+        """The languages that it translates into, by code, and the tag that asks for each: those of
+        a vocabulary with target tags; otherwise the run's own, without a tag."""
+        tags = {code_of(tag): tag for tag in self.tokenizers.source.tags}
+        return tags or {self.config.data.target: ""}
+
+    def tagged(self, lines: Sequence[str], tag: str) -> list[str]:
+        """The lines of a text, each with the target tag; without one, with that of the line before.
+
+        Raises UserError for a line that begins with another tag than is asked for.
+        """
+        found, asked = [], tag
+        for line in lines:
+            own, _ = self.tokenizers.source.split_tag(line)
+            if asked and own and own != asked:
+                raise UserError(f"'target' asks for {asked}, and a text begins with {own}")
+            tag = own or tag
+            found.append(line if own or not line.strip() else tag + line)
+        return found
+
     def description(self) -> dict[str, Any]:
         """What the page shows of it; the languages by their codes, "" where there is none."""
         defaults = {name: getattr(self.defaults, name) for name in self.offered}
@@ -79,7 +101,8 @@ class Served:
 
     def warm_up(self) -> None:
         """Answers a short text as the page will ask for it, so that this is compiled."""
-        self.answer(["."], self.options(self._richest()))
+        tag = next(iter(self.targets.values())) if self.kind == "translator" else ""
+        self.answer([f"{tag}."], self.options(self._richest()))
 
     def _richest(self) -> dict[str, Any]:
         """What the page asks for, where that is more than programs are given."""
@@ -100,11 +123,15 @@ class Served:
         return options
 
     def check(self, text: str) -> None:
-        """Raises UserError for a text of which the model would not read all."""
+        """Raises UserError for a text of which the model would not read all, or that has no target
+        tag where the model needs one."""
         longest = longest_text([self.config.model], self.config.decode)
         source, target = self.tokenizers
         if self.kind == "translator":
-            most = max(map(len, source.encode(sentences_of(text))))
+            tag, rest = read_source(source, text)
+            if source.tags and rest and not tag:
+                raise UserError(f"begin the text with a target tag: {known_tags(source.tags)}")
+            most = max(map(len, source.encode([tag + part for part in sentences_of(rest)])))
         elif self.kind == "masked model":
             most = len(with_blanks(source, text)[0])
         else:

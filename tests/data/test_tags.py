@@ -1,0 +1,90 @@
+"""Target tags of sources: which begin a text, which are refused, and which are warned of."""
+
+import re
+import warnings
+from contextlib import nullcontext
+
+import pytest
+from sentences import SENTENCES
+
+from transformer.data.tags import known_tags, read_source, tag_of
+from transformer.data.tokenizer import train_tokenizer
+from transformer.errors import UserError
+
+PLAIN = train_tokenizer(SENTENCES, "unigram", 44)
+TAGS = (">>deu<<", ">>fra<<", ">>por<<", ">>pob<<", ">>cmn_Hans<<", ">>zh-tw<<")
+
+
+@pytest.fixture
+def tokenizer(tagged):
+    return tagged(PLAIN, *TAGS)
+
+
+@pytest.mark.parametrize(
+    "text, tag, rest",
+    [
+        (">>deu<< a b", ">>deu<<", " a b"),
+        (">>deu<<a b", ">>deu<<", "a b"),
+        ("  >>cmn_Hans<< a", ">>cmn_Hans<<", " a"),
+        ("\ufeff>>zh-tw<< a", ">>zh-tw<<", " a"),
+        ("\ufeff \u3000\t>>deu<< a", ">>deu<<", " a"),
+        (">>Good morning<< asked the woman.", "", ">>Good morning<< asked the woman."),
+        (">> deu << a", "", ">> deu << a"),
+        (">>deu a", "", ">>deu a"),
+        (">><< a", "", ">><< a"),
+        ("a >>deu<< b", "", "a >>deu<< b"),
+        (">>deu<< >>Good morning<< asked", ">>deu<<", " >>Good morning<< asked"),
+        (">>deu<< >>pt<< b", ">>deu<<", " >>pt<< b"),
+        (">>deu<<", "", ""),
+        (" >>deu<< \u3000", "", ""),
+        ("  ", "", ""),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:a text without a target tag", "ignore:.* inside a text")
+def test_a_tag_of_the_vocabulary_begins_a_source_and_all_else_is_text(tokenizer, text, tag, rest):
+    assert read_source(tokenizer, text) == (tag, rest)
+    [row] = tokenizer.encode([text])
+    found = [piece for piece in tokenizer.pieces(row) if piece in TAGS]
+    assert found == ([tag] if tag else [found[0]] if found and not rest else [])
+
+
+@pytest.mark.parametrize(
+    "text", [">>pt<< a", " >>POB<< a", ">>Deu<< a", ">>cmn<<", "\ufeff>>x_1<<a"]
+)
+def test_an_unknown_tag_is_refused_with_those_that_exist(tokenizer, text):
+    unknown = re.search(">>.*<<", text)[0]
+    with pytest.raises(UserError) as error:
+        read_source(tokenizer, text)
+    assert unknown in str(error.value) and ">>pob<<" in str(error.value)
+
+
+def test_of_many_tags_the_near_ones_and_their_number_are_named():
+    tags = [f">>{a}{b}x<<" for a in "abcdefghij" for b in "klmnopqrst"] + [">>pob<<", ">>por<<"]
+    assert ">>pob<<" in known_tags(tags, ">>POB<<") and "102" in known_tags(tags, ">>POB<<")
+    assert ">>por<<" in known_tags(tags, ">>pt<<") and len(known_tags(tags, "!")) < 200
+    assert tag_of(tags, "por") == tag_of(tags, ">>por<<") == ">>por<<"
+
+
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("a b", "without a target tag"),
+        (">>Good morning<< asked the woman.", "without a target tag"),
+        (">>deu<< >>fra<< a", ">>fra<< inside a text"),
+        (">>deu<< a. >>deu<< b", ">>deu<< inside a text"),
+        (">>deu<< a << b >> c", None),
+        ("", None),
+    ],
+)
+def test_a_text_without_a_tag_or_with_two_is_warned_of(tokenizer, text, word):
+    with pytest.warns(UserWarning, match=word) if word else nullcontext():
+        if not word:
+            warnings.simplefilter("error")
+        read_source(tokenizer, text)
+
+
+def test_where_the_vocabulary_has_no_tags_all_is_text(tagged, recwarn):
+    for tokenizer in (PLAIN, tagged(PLAIN)):
+        for text in (">>deu<< a", "a", ">>deu<<", "a >>deu<<"):
+            assert read_source(tokenizer, text) == ("", text)
+    assert not recwarn.list

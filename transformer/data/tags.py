@@ -1,0 +1,66 @@
+"""Target tags: a model of several target languages translates into the one that its source names.
+
+The source begins with a token of the vocabulary, such as >>deu<<.
+"""
+
+import difflib
+import warnings
+from collections.abc import Sequence
+
+from transformer.data.piece_tokenizer import TAG
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import UserError
+
+SHOWN = 10
+"""Most tags that a message lists."""
+
+
+def code_of(tag: str) -> str:
+    """The language of a tag: deu of >>deu<<."""
+    return tag[2:-2]
+
+
+def tag_of(tags: Sequence[str], code: str) -> str:
+    """The tag of a language, given as deu or >>deu<<. Raises UserError where there is none."""
+    tag = code if code.startswith(">>") else f">>{code}<<"
+    if tag not in tags:
+        raise UserError(f"{tag} is not a target tag of this model; {known_tags(tags, tag)}")
+    return tag
+
+
+def known_tags(tags: Sequence[str], near: str = "") -> str:
+    """The tags in words: all of a few; of many their number, and those that are spelt alike."""
+    if len(tags) <= SHOWN:
+        return f"it has {' '.join(sorted(tags))}"
+    by_code = {code_of(tag).lower(): tag for tag in tags}
+    alike = difflib.get_close_matches(code_of(near).lower(), by_code, SHOWN, cutoff=0.4)
+    shown = [by_code[code] for code in alike] or sorted(tags)[:SHOWN]
+    return f"it has {len(tags):,}, such as {' '.join(shown)}"
+
+
+def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
+    """The target tag of a source, "" without one, and its text; a tag alone is a blank text.
+
+    Raises UserError for a tag that the vocabulary lacks, if it has others. Warns of a text without
+    a tag where there are tags, and of a tag that stands elsewhere than at the beginning.
+    """
+    tags = tokenizer.tags
+    if not tags:
+        return "", text
+    tag, rest = tokenizer.split_tag(text)
+    if not rest.strip():
+        return "", ""
+    if not tag:
+        if found := TAG.match(text):
+            tag_of(tags, found[1])
+        warnings.warn(
+            "a text without a target tag: the model chooses the language; begin each text with a "
+            f"tag ({known_tags(tags)})",
+            stacklevel=2,
+        )
+    if ">>" in rest and (second := next((one for one in tags if one in rest), None)):
+        warnings.warn(
+            f"{second} inside a text is read as text: a target tag stands at the beginning",
+            stacklevel=2,
+        )
+    return tag, rest
