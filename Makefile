@@ -1,5 +1,6 @@
 # make demo    set up, train the quickstart, score it, translate with it
-# make test    set up and run the tests; `make test TESTS=tests/model` runs some of them
+# make test    set up and run the quick tests, every invariant once; `make test TESTS=tests/model` runs some of them
+# make test-all  the slow tests too; with EXTRAS=test,oracles also those against torch, transformers and CTranslate2
 # make lint    check style; `make format` mends it
 # make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
@@ -13,7 +14,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test browser-test faults plan-tpu lint format notebooks pictures api clean
+.PHONY: demo test test-all browser-test faults plan-tpu lint format notebooks pictures api clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -29,8 +30,13 @@ SENTENCES := \
 	"Tomorrow I want to visit my friend in the city." \
 	"The teacher bought a new bicycle yesterday."
 
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
+
 test: $(VENV)/.$(EXTRAS)
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal $(TESTS)
+	$(PYTEST) -m "not slow" $(TESTS)
+
+test-all: $(VENV)/.$(EXTRAS)
+	$(PYTEST) $(TESTS)
 
 browser-test: $(VENV)/.oracles $(VENV)/.browser
 	$(BIN)/python -m pytest tests/viewing/test_browser.py

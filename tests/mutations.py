@@ -6,6 +6,7 @@
 Ends with exit code 1 when no test noticed a mistake, or when one could not be made.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -20,18 +21,25 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_suffix(".toml")
 COMMANDS = ("train.py", "eval.py", "translate.py", "generate.py", "convert.py")
+ORACLES = ("torch", "transformers", "ctranslate2")
+"""Of the extra `oracles`, which newcomers do not have."""
 NEEDED = ("transformer", "tests", "configs", "benchmarks", "README.md", "pyproject.toml", *COMMANDS)
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A mistake: in `file`, `this` became `becomes`. `tests` should notice."""
+    """A mistake: in `file`, `this` became `becomes`. `tests` should notice.
+
+    `tier` is "quick" where one of the tests is of the first tier (`make test`), and "all" where
+    only `make test-all EXTRAS=test,oracles` notices.
+    """
 
     name: str
     file: str
     this: str
     becomes: str
     tests: list[str]
+    tier: str = "quick"
 
     def faults(self) -> list[str]:
         """Why it can no longer be made, or not be noticed."""
@@ -46,6 +54,17 @@ def exists(test: str) -> bool:
     name, _, function = test.partition("::")
     path = ROOT / "tests" / name
     return path.is_file() and f"\ndef {function}(" in path.read_text(encoding="utf-8")
+
+
+def is_quick(test: str) -> bool:
+    """Whether `make test` runs it: neither it nor its file is marked slow or asks for an oracle."""
+    name, _, function = test.partition("::")
+    module = ast.parse((ROOT / "tests" / name).read_text(encoding="utf-8")).body
+    others = [node for node in module if not isinstance(node, ast.FunctionDef)]
+    own = [node for node in module if isinstance(node, ast.FunctionDef) and node.name == function]
+    text = "\n".join(map(ast.unparse, others + own))
+    asks = (f"importorskip('{oracle}'" for oracle in ORACLES)
+    return "pytest.mark.slow" not in text and not any(ask in text for ask in asks)
 
 
 def read_table() -> list[Mutation]:

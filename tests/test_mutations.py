@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutations import read_table
+from tests.mutations import is_quick, read_table
 
 TABLE = read_table()
 
@@ -15,3 +15,8 @@ def test_a_mutation_can_be_made(mutation):
 
 def test_no_two_mutations_have_the_same_name():
     assert len({mutation.name for mutation in TABLE}) == len(TABLE)
+
+
+def test_the_quick_tests_notice_each_mistake_but_those_that_say_so():
+    tiers = {m.name: "quick" if any(map(is_quick, m.tests)) else "all" for m in TABLE}
+    assert tiers == {mutation.name: mutation.tier for mutation in TABLE}

@@ -69,5 +69,15 @@ def test_every_setting_is_understood(place, settings):
         parse(f"generate.py runs/lm_quickstart {settings}")
 
 
+def test_the_script_of_ci_begins_with_the_two_commands_as_they_stand_here():
+    section = README.partition("## Two commands")[2].partition("```sh\n")[2].partition("```")[0]
+    shown = [line.partition("#")[0].strip() for line in section.splitlines()]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    stages = re.findall(r"^stage (.*)$", script, re.MULTILINE)
+    assert stages[: len(shown)] == shown and len(shown) == 2
+    before = script.partition("stage make")[0]
+    assert not re.search(r"pip install|venv|EXTRAS|TESTS", before), "nothing is set up for them"
+
+
 def test_the_readme_has_commands():
     assert len(COMMANDS) > 8 and len(SETTINGS) > 8

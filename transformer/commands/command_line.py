@@ -170,13 +170,13 @@ def parse_train(words: list[str]) -> TrainCommand:
                 f"--{name.replace('_', '-')} ({getattr(command, name)}) must be "
                 f"{SHORTEST_TIMEOUT} to {LONGEST_TIMEOUT} s"
             )
-    if command.wandb and importlib.util.find_spec("wandb") is None:
-        raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
     if len(command.wandb) > 128 or set(command.wandb) & {*"/\\#?%:"}:
         raise UserError(
             f"--wandb {command.wandb!r}: the name of a project has at most 128 characters, and "
             "none of / \\ # ? % :"
         )
+    if command.wandb and importlib.util.find_spec("wandb") is None:
+        raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
     check(command.settings)
     return dataclasses.replace(command, run=run)
 
