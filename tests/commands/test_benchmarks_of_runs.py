@@ -6,6 +6,8 @@ import sys
 import pytest
 from small_run import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_test_set_translated_by_ours_and_by_ctranslate2(undisturbed):
     pytest.importorskip("ctranslate2")

@@ -24,6 +24,8 @@ from transformer.evaluation.records import search_name
 from transformer.runs.checkpoints import Progress, average, digests_of, load_params, restore
 from transformer.runs.folder import load_run_config
 
+pytestmark = pytest.mark.slow
+
 DAMAGES = int(os.environ.get("DAMAGES", "1"))
 """How many damages are tried; every sixth is a lost block."""
 

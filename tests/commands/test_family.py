@@ -18,6 +18,7 @@ KILLS = int(os.environ.get("KILLS", "1"))
 """How often each is killed; see test_resume."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["language", "masked", "classes"])
 def test_killed_at_any_moment_it_ends_as_if_never_killed(config, family, tmp_path, kind):
     survives(KILLS, [config, *family_words(config.parent, kind)], family(kind), tmp_path)
@@ -78,6 +79,7 @@ def test_every_line_gets_its_lines(family, kind, line):
         assert answered.stdout.startswith("die")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, line, field", [
     ("language", "die", "continuations"), ("masked", "old __ sees cat", "blanks"),
     ("classes", "old cat", "classes"),
@@ -102,6 +104,7 @@ def test_objects_are_answered_by_objects(family, kind, line, field):
     assert shown == plain
 
 
+@pytest.mark.slow
 def test_a_classifier_begins_with_a_masked_models_encoder(config, family, tmp_path):
     still = ["--optimizer.scale", "1e-12", "--train.steps", 1]
     masked, first, second = family("masked"), tmp_path / "first", tmp_path / "second"

@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
 from small_run import ROOT
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_translates_and_scores_whatever_jax_is_told_about_64_bits(undisturbed):

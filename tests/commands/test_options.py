@@ -32,6 +32,7 @@ def test_lists_of_the_best_begin_with_the_translation(undisturbed, plain):
     assert links and max(source for source, _ in links) < len(SENTENCES[3].split())
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_a_run_and_itself_is_that_run(undisturbed, plain):
     ensemble = said("translate.py", undisturbed, "--ensemble", undisturbed, stdin=TEXT)
     assert ensemble.splitlines() == plain
@@ -55,6 +56,7 @@ def test_what_is_translated_is_scored_alike(undisturbed, plain):
     assert lines[0] == "-inf\t-inf" and float(lines[1].split("\t")[0]) < 0
 
 
+@pytest.mark.slow
 def test_eval_compares_looks_closer_and_shows_what_it_kept(config, undisturbed):
     valid = [str(config.parent / f"valid.{side}") for side in ("en", "de")]
     train = [str(config.parent / f"train.{side}") for side in ("en", "de")]

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from small_run import run
 
 from transformer.config import DecodeConfig
@@ -44,6 +45,7 @@ def test_eval_prints_signed_scores_and_keeps_one_line_a_sentence(undisturbed):
     assert len(Path(f"{stem}.de").read_text().splitlines()) == record["sentences"] == 12
 
 
+@pytest.mark.slow
 def test_a_run_that_may_not_be_written_to_is_scored_all_the_same(undisturbed, tmp_path):
     shutil.copytree(undisturbed, tmp_path / "run", ignore=shutil.ignore_patterns("eval"))
     (tmp_path / "run" / "eval").symlink_to("/sys")
@@ -83,6 +85,7 @@ def test_translate_gives_a_line_for_every_line(undisturbed):
     assert lines[1] == lines[2] == ""
 
 
+@pytest.mark.slow
 def test_translate_of_nothing_is_nothing(undisturbed):
     result = run("translate.py", undisturbed, stdin="")
     assert result.returncode == 0, result.stderr

@@ -9,6 +9,8 @@ import sys
 import pytest
 from small_run import ROOT, family_words, run
 
+pytestmark = pytest.mark.slow
+
 ROW = re.compile(
     r" *([\d,]+) +(-|\d+) +(-|\d+) +([\d,]+) +[\d.]+ s +([\d.]+) +[\d.]+ +(?:-|[\d.]+) +\S+"
 )

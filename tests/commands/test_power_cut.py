@@ -91,6 +91,7 @@ def cut_power(words: list[object], folder: Path, log: Path, moment, caches: dict
     return lost
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
 def test_a_run_whose_power_is_cut_ends_as_if_it_had_not_been(config, undisturbed, tmp_path):
     folder, chosen = tmp_path / "run", random.Random(2)

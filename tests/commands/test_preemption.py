@@ -9,6 +9,8 @@ import pytest
 from small_run import ROOT, run, wait_until
 from test_resume import assert_same_end, last_saved, updating
 
+pytestmark = pytest.mark.slow
+
 
 def slurm_script():
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

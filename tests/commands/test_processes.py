@@ -13,6 +13,8 @@ import pytest
 from small_run import run, start, wait_until
 from test_resume import assert_same_end, final_state, mid_save, mid_validation, updating
 
+pytestmark = pytest.mark.slow
+
 
 def free_port() -> int:
     with socket.socket() as listener:

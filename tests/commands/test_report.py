@@ -5,6 +5,8 @@ import shutil
 import pytest
 from small_run import run
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="needs the extra `viewing`")
 pytest.importorskip("jinja2", reason="needs the extra `viewing`")
 

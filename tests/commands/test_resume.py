@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
 from small_run import family_words, regularised_words, run, start, wait_until
 
 from transformer.runs.folder import load_run_config
@@ -124,6 +125,7 @@ def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed,
     survives(KILLS, [config], undisturbed, tmp_path)
 
 
+@pytest.mark.slow
 def test_so_does_one_that_draws_what_it_reads_and_ends_early(config, finished, tmp_path):
     words = [config, *regularised_words(config.parent)]
     undisturbed = finished("regularised", *words)
@@ -159,6 +161,7 @@ FILE_SIZE = 20_000
 """Bytes that a file may have, as on a disk that is nearly full."""
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_gives_one_sentence_and_what_was_saved_stays(
     config, undisturbed, tmp_path
 ):
@@ -175,6 +178,7 @@ def test_a_disk_that_is_full_gives_one_sentence_and_what_was_saved_stays(
     assert_same_end(folder, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_second_command_on_a_run_at_work_changes_nothing_in_it(config, tmp_path):
     folder = tmp_path / "run"
     first = start("train.py", config, "--run", folder, "--train.steps", 10**6)
@@ -192,6 +196,7 @@ def test_a_second_command_on_a_run_at_work_changes_nothing_in_it(config, tmp_pat
         first.communicate()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_may_be_begun_anew_with_other_settings(config, tmp_path):
     folder = tmp_path / "run"
     words = ["train.py", config, "--run", folder, "--train.validate-every", 10**6]
@@ -207,6 +212,7 @@ def test_a_run_without_a_checkpoint_may_be_begun_anew_with_other_settings(config
     assert [json.loads(line)["step"] for line in lines] == [5, 5]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_deleted_while_it_trains_is_not_trained_for_nothing(config, tmp_path):
     folder = tmp_path / "run"
     process = start("train.py", config, "--run", folder, "--train.steps", 10**6)

@@ -9,6 +9,8 @@ from small_run import start
 from test_processes import devices, free_port, outputs
 from test_resume import final_state, metrics
 
+pytestmark = pytest.mark.slow
+
 STEPS = 40
 WIDE = ["--model.d-model", 128, "--model.d-ff", 256]
 """A model with arrays that are worth splitting."""

@@ -9,6 +9,8 @@ import pytest
 from small_run import family_words, run, start
 from test_resume import survives
 
+pytestmark = pytest.mark.slow
+
 SECOND_FAULTS = int(os.environ.get("SECOND_FAULTS", "2"))
 """How often each run is killed; after half of the kills something else goes wrong too."""
 

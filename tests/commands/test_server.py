@@ -78,6 +78,7 @@ def _is_asked(address):
     return any(line.split()[1].endswith(port) and line.split()[3] == "01" for line in lines)
 
 
+@pytest.mark.slow
 def test_the_kinds_are_served_side_by_side(undisturbed, family):
     runs = [undisturbed, family("language"), f"{family('masked')}:last"]
     with served(*runs, "--port", 0) as (_, address, said):
@@ -90,6 +91,7 @@ def test_the_kinds_are_served_side_by_side(undisturbed, family):
         assert "checkpoint last" in said
 
 
+@pytest.mark.slow
 def test_it_says_so_when_other_machines_can_ask(undisturbed):
     with served(undisturbed, "--port", 0, "--host", "0.0.0.0") as (_, _, said):
         assert "other machines can reach 0.0.0.0" in said

@@ -5,6 +5,8 @@ import pytest
 from small_run import run
 from test_resume import final_state, metrics
 
+pytestmark = pytest.mark.slow
+
 
 def poisoned(what, first, last, *words):
     return run("tests/commands/poisoned.py", what, first, last, *words)

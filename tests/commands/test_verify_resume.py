@@ -4,7 +4,10 @@ import re
 import subprocess
 import sys
 
+import pytest
 from small_run import ROOT, run
+
+pytestmark = pytest.mark.slow
 
 
 def test_it_proves_that_stopping_changes_nothing_and_leaves_nothing_behind(config, tmp_path):
