@@ -59,12 +59,14 @@ def exists(test: str) -> bool:
 def is_quick(test: str) -> bool:
     """Whether `make test` runs it: neither it nor its file is marked slow or asks for an oracle."""
     name, _, function = test.partition("::")
-    module = ast.parse((ROOT / "tests" / name).read_text(encoding="utf-8")).body
-    others = [node for node in module if not isinstance(node, ast.FunctionDef)]
-    own = [node for node in module if isinstance(node, ast.FunctionDef) and node.name == function]
-    text = "\n".join(map(ast.unparse, others + own))
-    asks = (f"importorskip('{oracle}'" for oracle in ORACLES)
-    return "pytest.mark.slow" not in text and not any(ask in text for ask in asks)
+    slow = ["pytestmark = pytest.mark.slow", "@pytest.mark.slow"]
+    for node in ast.parse((ROOT / "tests" / name).read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.FunctionDef) or node.name == function:
+            lines = ast.unparse(node).splitlines()
+            asks = [f"importorskip('{oracle}'" for oracle in ORACLES]
+            if any(line in slow or any(ask in line for ask in asks) for line in lines):
+                return False
+    return True
 
 
 def read_table() -> list[Mutation]:

@@ -125,15 +125,26 @@ def test_correct_counts_the_tokens_whose_logit_is_largest(
     assert sums.nll > sums.tokens
 
 
-MODELS = pytest.mark.parametrize(
-    "changes",
-    [{}, {"tying": "none", "output_bias": True}, {"decoder_layers": 0, "classes": 4}],
-    ids=["paper", "untied, bias", "classes"],
+MODELS = {
+    "paper": {},
+    "untied, bias": {"tying": "none", "output_bias": True},
+    "classes": {"decoder_layers": 0, "classes": 4},
+}
+PIECES = [(4096, 1), (7, 2), (1, 4)]
+"""Positions of a piece, and devices."""
+
+EACH_MODEL_IN_PIECES = pytest.mark.parametrize(
+    "changes, positions, shards",
+    [
+        pytest.param(changes, *pieces, marks=() if model == piece else pytest.mark.slow, id=name)
+        for model, (name, changes) in enumerate(MODELS.items())
+        for piece, pieces in enumerate(PIECES)
+    ],
 )
+"""Each model and each size of a piece is of the first tier once."""
 
 
-@MODELS
-@pytest.mark.parametrize("positions, shards", [(4096, 1), (7, 2), (1, 4)])
+@EACH_MODEL_IN_PIECES
 def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
     monkeypatch, small_config, random_params, random_batch, changes, positions, shards
 ):
@@ -163,8 +174,7 @@ def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
         np.testing.assert_allclose(values.sum(), total, rtol=1e-5)
 
 
-@MODELS
-@pytest.mark.parametrize("positions, shards", [(4096, 1), (7, 2), (1, 4)])
+@EACH_MODEL_IN_PIECES
 def test_r_drop_equals_its_definition(
     monkeypatch, small_config, random_params, random_batch, changes, positions, shards
 ):

@@ -226,7 +226,7 @@ def test_nearly_all_of_a_state_is_split_and_none_of_it_along_its_layers(small_co
     assert_close(jax.device_get(state.params), first_state(config).params, atol=0)
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_updates_of_a_split_state_equal_those_of_a_copied_one(
     small_config, uneven_batch, micro_batches
 ):
