@@ -6,14 +6,17 @@ input it asks for one beginning after the other, and shows a continuation as it 
 """
 
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.commands.command_line import parse_generate
+from transformer.commands.command_line import GenerateCommand, parse_generate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import in_blocks, read_line, typed_lines
+from transformer.commands.standard_input import Exchange, answer_lines, typed_lines
 from transformer.config import Config, GenerateConfig
+from transformer.decoding.requests import Request, as_error, as_object, read_request
 
 
 def main(words: list[str]) -> None:
@@ -25,7 +28,6 @@ def main(words: list[str]) -> None:
 
     from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.generator import continuations, make_generator, stream
-    from transformer.decoding.requests import as_object, read_request
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
 
@@ -38,13 +40,12 @@ def main(words: list[str]) -> None:
     print(f"{command.run}, {language}, checkpoint {label}", file=sys.stderr)
     if config.model.encoder_layers:
         kind = "classes" if config.model.classes else "blanks"
-        answers = partial(guesses, config, settings, params, tokenizers)
+        find = partial(guesses, config, settings, params, tokenizers)
     else:
         kind, generator = "continuations", make_generator(config, settings, params, tokenizers)
+        find = partial(continuations, generator)
 
-        def answers(lines: list[str], first: int) -> list:
-            return continuations(generator, lines, range(first, first + len(lines)))
-
+    exchange = Generation(command, kind, find)
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty() and command.input == command.output == "text":
         one_text = settings.samples == 1 and not (settings.beam_size or settings.log_probs)
@@ -54,23 +55,47 @@ def main(words: list[str]) -> None:
                     print(part, end="", flush=True)
                 print()
             else:
-                print(*as_text(kind, settings, *answers([line], number)), sep="\n")
+                print(*exchange.answer([exchange.read(line)], [number]))
         return
+    size = 16 * config.decode.batch_sentences
+    answer_lines(sys.stdin.buffer, size, exchange, skip=command.on_error == "skip")
 
-    for first, block in in_blocks(sys.stdin.buffer, 16 * config.decode.batch_sentences):
-        requests = [
-            read_request(number, read_line(number, line), command.input, scoring=False)
-            for number, line in enumerate(block, first + 1)
-        ]
-        for request, found in zip(requests, answers([one.text for one in requests], first)):
-            if command.output == "json":
-                print(as_object(request, {kind: as_fields(kind, settings, found)}))
-            else:
-                print(*as_text(kind, settings, found), sep="\n")
+
+@dataclass(frozen=True)
+class Generation(Exchange):
+    """Lines to be continued, filled in or classified, as a command says. `find` has continuations,
+    blanks or classes (`kind`) for texts and their numbers."""
+
+    command: GenerateCommand
+    kind: str
+    find: Callable[[list[str], list[int]], list]
+
+    def read(self, line: str) -> Request | None:
+        return read_request(line, self.command.input, scoring=False)
+
+    def answer(self, requests: list[Request], numbers: list[int]) -> list[str]:
+        found = self.find([request.text for request in requests], numbers)
+        return [self.printed(*of_one) for of_one in zip(requests, found)]
+
+    def printed(self, request: Request, found: list) -> str:
+        settings = self.command.generate
+        if self.command.output == "json":
+            return as_object(request, {self.kind: as_fields(self.kind, settings, found)})
+        return "\n".join(as_text(self.kind, settings, found))
+
+    def failed(self, number: int, line: str, sentence: str) -> str:
+        if self.command.output == "json":
+            return as_error(line, self.command.input, sentence)
+        return "\n".join(as_text(self.kind, self.command.generate, []))
 
 
 def guesses(
-    config: Config, settings: GenerateConfig, params, tokenizers, lines: list[str], first: int
+    config: Config,
+    settings: GenerateConfig,
+    params,
+    tokenizers,
+    lines: list[str],
+    numbers: list[int],
 ) -> list:
     """What an encoder makes of the lines: for each blank the likeliest words, or classes."""
     import warnings
@@ -80,9 +105,9 @@ def guesses(
     if config.model.classes:
         return classify(config, params, tokenizers, lines, settings.words)
     found = fill_in(config, params, tokenizers, lines, settings.words)
-    for number, (line, blanks) in enumerate(zip(lines, found), start=first + 1):
+    for number, line, blanks in zip(numbers, lines, found):
         if line and not blanks:
-            warnings.warn(f"line {number:,} has no blank (two underscores: __)", stacklevel=1)
+            warnings.warn(f"line {number + 1:,} has no blank (two underscores: __)", stacklevel=1)
     return found
 
 

@@ -7,14 +7,25 @@ translated at once. With a terminal as standard input it asks for one sentence a
 """
 
 import signal
+from dataclasses import dataclass
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
 from transformer.commands.command_line import TranslateCommand, member, parse_translate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import in_blocks, read_line, typed_lines
+from transformer.commands.standard_input import Exchange, answer_lines, typed_lines
 from transformer.config import Config
+from transformer.decoding.requests import (
+    NO_ANSWER,
+    Answer,
+    Request,
+    as_error,
+    as_json,
+    as_scores,
+    as_text,
+    read_request,
+)
 
 
 def main(words: list[str]) -> None:
@@ -23,7 +34,6 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import sys
 
-    from transformer.decoding.requests import Request, read_request
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
@@ -34,37 +44,48 @@ def main(words: list[str]) -> None:
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,
     )
+    exchange = Translation(command, translator)
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     if sys.stdin.isatty() and command.input == "text":
         for number, sentence in enumerate(typed_lines(config.data.source)):
-            answer(command, translator, [Request(sentence)], number)
+            print(*exchange.answer([exchange.read(sentence)], [number]))
         return
-
-    for first, block in in_blocks(sys.stdin.buffer, 16 * config.decode.batch_sentences):
-        requests = [
-            read_request(number, read_line(number, line), command.input, command.score)
-            for number, line in enumerate(block, first + 1)
-        ]
-        answer(command, translator, requests, first)
+    size = 16 * config.decode.batch_sentences
+    answer_lines(sys.stdin.buffer, size, exchange, skip=command.on_error == "skip")
 
 
-def answer(command: TranslateCommand, translator, block: list, first: int) -> None:
-    """Prints what becomes of requests, the first of which has the number `first`."""
-    from transformer.decoding.answers import scored, translated
-    from transformer.decoding.requests import as_json, as_scores, as_text
+@dataclass(frozen=True)
+class Translation(Exchange):
+    """Lines to be translated, or scored, as a command says."""
 
-    if command.score:
-        found = scored(translator, block, command.alignments, first + 1)
-    else:
-        found = translated(translator, block, command.nbest, command.alignments)
-    listing = command.nbest > 1
-    for number, (request, answers) in enumerate(zip(block, found), start=first):
-        if command.output == "json":
-            print(as_json(request, answers, listing))
-        elif command.score:
-            print(as_scores(answers[0]))
+    command: TranslateCommand
+    translator: "Translator"
+
+    def read(self, line: str) -> Request | None:
+        return read_request(line, self.command.input, self.command.score)
+
+    def answer(self, requests: list[Request], numbers: list[int]) -> list[str]:
+        from transformer.decoding.answers import scored, translated
+
+        command = self.command
+        if command.score:
+            found = scored(self.translator, requests, command.alignments)
         else:
-            print(*as_text(number, answers, listing), sep="\n")
+            found = translated(self.translator, requests, command.nbest, command.alignments)
+        return [self.printed(*of_one) for of_one in zip(numbers, requests, found)]
+
+    def printed(self, number: int, request: Request, answers: list[Answer]) -> str:
+        listing = self.command.nbest > 1
+        if self.command.output == "json":
+            return as_json(request, answers, listing)
+        if self.command.score:
+            return as_scores(answers[0])
+        return "\n".join(as_text(number, answers, listing))
+
+    def failed(self, number: int, line: str, sentence: str) -> str:
+        if self.command.output == "json":
+            return as_error(line, self.command.input, sentence)
+        return "\n".join(as_text(number, [NO_ANSWER], self.command.nbest > 1))
 
 
 def load_members(command: TranslateCommand, config: Config):

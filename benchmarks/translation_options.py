@@ -59,7 +59,7 @@ def main(words: list[str]) -> None:
     lines = [json.dumps({"text": source, "id": n}) for n, (source, _) in enumerate(pairs)]
 
     def through_json() -> None:
-        requests = [read_request(n, line, "json", False) for n, line in enumerate(lines, 1)]
+        requests = [read_request(line, "json", False) for line in lines]
         with redirect_stdout(io.StringIO()):
             for request, answers in zip(requests, translated(one, requests, 1, False)):
                 print(as_json(request, answers, False))

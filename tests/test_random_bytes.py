@@ -49,8 +49,8 @@ def take_up_metrics(path: Path) -> None:
 
 
 def read_input(path: Path) -> None:
-    for number, line in enumerate(io.BytesIO(path.read_bytes()), start=1):
-        read_line(number, line)
+    for line in io.BytesIO(path.read_bytes()):
+        read_line(line, is_first=True)
 
 
 def read_cache(path: Path) -> None:

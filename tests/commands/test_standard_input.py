@@ -7,7 +7,13 @@ import time
 
 import pytest
 
-from transformer.commands.standard_input import Arrivals, in_blocks, read_line, typed_lines
+from transformer.commands.standard_input import (
+    Arrivals,
+    answer_lines,
+    in_blocks,
+    read_line,
+    typed_lines,
+)
 from transformer.errors import UserError
 
 ODD = "a\r\nb\u2028c\x0bd\n\ne".encode()
@@ -17,7 +23,7 @@ def read(blocks):
     """The texts of the lines, each with its number, and the sizes of the blocks."""
     blocks = list(blocks)
     lines = [(n, line) for first, block in blocks for n, line in enumerate(block, first)]
-    return [(n, read_line(n + 1, line)) for n, line in lines], [len(block) for _, block in blocks]
+    return [(n, read_line(line, n == 0)) for n, line in lines], [len(block) for _, block in blocks]
 
 
 @pytest.fixture
@@ -99,10 +105,84 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
         list(Arrivals(Broken(), 4))
 
 
-def test_a_line_that_is_not_utf_8_is_named():
-    assert read_line(1, b"\xef\xbb\xbfa\n") == "a"  # from Windows
-    with pytest.raises(UserError, match="line 2 of standard input is not UTF-8"):
-        read_line(2, b"b\xfc\n")
+def test_a_byte_order_mark_is_no_text():
+    assert read_line("\ufeffa\n".encode(), is_first=True) == "a"
+    assert read_line("\ufeffa\n".encode(), is_first=False) == "\ufeffa"
+
+
+class Doubling:
+    """Doubles numbers; lines that are none cannot be read, 13 is none that can be answered."""
+
+    def __init__(self):
+        self.asked = []
+
+    def read(self, line):
+        if not line:
+            return None
+        if not line.isdecimal():
+            raise UserError(f"{line!r} is no number")
+        return int(line)
+
+    def answer(self, requests, numbers):
+        if 13 in requests:
+            raise UserError("13 is too unlucky")
+        self.asked.append(requests)
+        return [f"{number}: {2 * request}" for number, request in zip(numbers, requests)]
+
+    def failed(self, number, line, sentence):
+        return f"{number}: no {line}"
+
+
+def answered(tmp_path, capsys, data, skip, size=8):
+    """What is printed of the lines of a file, the error, and what was asked together."""
+    path, exchange, error = tmp_path / "lines", Doubling(), None
+    path.write_bytes(data)
+    with path.open("rb") as stream:
+        try:
+            answer_lines(stream, size, exchange, skip)
+        except UserError as refused:
+            error = str(refused)
+    return capsys.readouterr().out.split("\n")[:-1], error, exchange.asked
+
+
+BAD = [
+    (b"x", "line 4: 'x' is no number"),
+    (b"13", "line 4: 13 is too unlucky"),
+    (b"\xff", "line 4: this is not UTF-8 (invalid start byte): convert it, for example with iconv"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 8])
+@pytest.mark.parametrize("bad, sentence", BAD)
+def test_a_bad_line_stops_when_all_before_it_are_answered(tmp_path, capsys, bad, sentence, size):
+    data = b"1\n\n3\n" + bad + b"\n13\n6\n"
+    found, error, _ = answered(tmp_path, capsys, data, skip=False, size=size)
+    assert found == ["0: 2", "", "2: 6"] and error == sentence
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 8])
+@pytest.mark.parametrize("bad, sentence", BAD)
+def test_a_bad_line_that_is_skipped_costs_itself_alone(
+    tmp_path, capsys, recwarn, bad, sentence, size
+):
+    text = bad.decode(errors="replace").replace("\ufffd", "")
+    data = b"1\n\n3\n" + bad + b"\n5\n6\n13\n"
+    found, error, _ = answered(tmp_path, capsys, data, skip=True, size=size)
+    expected = ["0: 2", "", "2: 6", f"3: no {text}", "4: 10", "5: 12", "6: no 13"]
+    assert found == expected and error is None
+    assert [str(one.message) for one in recwarn] == [
+        f"{sentence} (skipped)",
+        "line 7: 13 is too unlucky (skipped)",
+        "2 lines without an answer (--on-error skip)",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*skip")
+def test_lines_around_a_bad_one_are_answered_together(tmp_path, capsys):
+    assert answered(tmp_path, capsys, b"1\nx\n3\n4\n", skip=True)[2] == [[1, 3, 4]]
+    assert answered(tmp_path, capsys, b"1\n2\n13\n4\n", skip=True)[2] == [[1, 2], [4]]
+    assert answered(tmp_path, capsys, b"1\n2\nx\n4\n", skip=False)[2] == [[1, 2]]
+    assert answered(tmp_path, capsys, b"", skip=False) == ([], None, [])
 
 
 @pytest.mark.parametrize(

@@ -51,3 +51,37 @@ def test_so_does_what_the_family_answers(family, kind, line):
         assert [json.loads(ask(asked)) for _ in range(3)] == [
             json.loads(answer) for answer in expected.splitlines()
         ]
+
+
+MIXED = [
+    (b'{"text": "old cat", "translation": "alt Katze", "id": 1}', ""),
+    (b"", ""),
+    (b'{"text": 3, "id": 2}', "line 3: 'text' must be a text"),
+    (b"\xff", "line 4: this is not UTF-8"),
+    (b'{"text": "cat", "translation": "Katze"}', ""),
+    (b'{"text": "cat", "translation": "%s"}' % (b"Katze " * 200), "line 6: the text or its"),
+    (b'{"text": "dog", "translation": "Hund", "id": 3}', ""),
+    (b"", ""),
+]
+
+
+def test_bad_lines_cost_themselves_alone(undisturbed):
+    """JSON, UTF-8, a pair that is too long; blank lines ask nothing, at the end neither."""
+    form = ["translate.py", undisturbed, "--input", "json", "--output", "json", "--score"]
+    lines = [line for line, _ in MIXED]
+    data = b"".join(line + b"\n" for line in lines)
+    skipping = run(*form, "--on-error", "skip", stdin=data)
+    assert skipping.returncode == 0, skipping.stderr
+    found = skipping.stdout.decode().split("\n")[:-1]
+    assert len(found) == len(lines)
+    for line, answer, (_, error) in zip(lines, found, MIXED):
+        assert bool(answer) == bool(line)
+        if answer:
+            assert json.loads(answer).get("error", "").startswith(error)
+            assert ("log_prob" in answer) == (not error)
+            assert error.encode() in skipping.stderr and ('"id"' in answer) == (b'"id"' in line)
+    assert b"3 lines without an answer" in skipping.stderr
+
+    stopping = run(*form, stdin=data)
+    assert stopping.returncode == 2 and stopping.stdout.decode().split("\n")[:-1] == found[:2]
+    assert stopping.stderr.decode().splitlines()[1:] == ["error: line 3: 'text' must be a text"]

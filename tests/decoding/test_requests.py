@@ -5,8 +5,10 @@ import json
 import pytest
 
 from transformer.decoding.requests import (
+    NO_ANSWER,
     Answer,
     Request,
+    as_error,
     as_json,
     as_scores,
     as_text,
@@ -16,7 +18,7 @@ from transformer.errors import UserError
 
 
 def read(line, form, scoring=False):
-    return read_request(1, line, form, scoring)
+    return read_request(line, form, scoring)
 
 
 def test_lines_become_requests():
@@ -29,28 +31,45 @@ def test_lines_become_requests():
     assert read(line, "json") == Request("a", prefix="b", others=came)
 
 
+def test_a_blank_line_is_a_blank_text_but_asks_nothing_between_objects():
+    assert read(" ", "text") == Request(" ") and read("", "tsv") == Request("")
+    assert [read(line, "json") for line in ("", " \t", "\u3000")] == [None] * 3
+
+
+def test_a_line_without_an_answer_comes_back_with_what_can_be_read_of_it():
+    def fields(line, form):
+        return json.loads(as_error(line, form, "why"))
+
+    assert fields('{"text": 3, "id": 7, "score": 1, "error": "x"}', "json") == {
+        "text": 3, "id": 7, "error": "why",
+    }  # fmt: skip
+    for line in ("{", "[1]", '{"id": NaN}', '{"id": "\\ud800"}'):
+        assert fields(line, "json") == {"error": "why"}
+    assert fields("a\tb\tc", "tsv") == {"text": "a", "error": "why"}
+    assert fields("a\tb", "text") == {"text": "a\tb", "error": "why"}
+
+
 @pytest.mark.parametrize(
     "line, form, scoring, words",
     [
-        ("a", "tsv", True, "line 1: --score needs a translation"),
-        ("a\tb\tc", "tsv", False, "line 1 has 3 columns: two at most, text and prefix"),
-        ("a\tb\tc", "tsv", True, "line 1 has 3 columns: two at most, text and translation"),
-        ('{"text": "a", "id": "\\ud800"}', "json", False, "line 1 holds half a character"),
-        ("{", "json", False, r"line 1 is no JSON: Expecting .* \(character 2\)$"),
-        ("[" * 100_000, "json", False, "line 1 is no JSON: it is nested too deeply$"),
-        ("9" * 5000, "json", False, "line 1 is no JSON: a number in it has too many digits$"),
-        (" ", "json", False, 'line 1 is blank: a blank text is {"text": ""}'),
-        ('{"text": "a", "w": 1e999}', "json", False, "line 1 holds a number that JSON has not"),
-        ('{"text": "a", "w": [NaN]}', "json", False, "line 1 holds a number that JSON has not"),
-        ("[1]", "json", False, "line 1 is no JSON object"),
-        ("{}", "json", False, "line 1: 'text' must be a text"),
+        ("a", "tsv", True, "^--score needs a translation"),
+        ("a\tb\tc", "tsv", False, "^3 columns: two at most, text and prefix"),
+        ("a\tb\tc", "tsv", True, "^3 columns: two at most, text and translation"),
+        ('{"text": "a", "id": "\\ud800"}', "json", False, "^this holds half a character"),
+        ("{", "json", False, r"^this is no JSON: Expecting .* \(character 2\)$"),
+        ("[" * 100_000, "json", False, "^this is no JSON: it is nested too deeply$"),
+        ("9" * 5000, "json", False, "^this is no JSON: a number in it has too many digits$"),
+        ('{"text": "a", "w": 1e999}', "json", False, "^this holds a number that JSON has not"),
+        ('{"text": "a", "w": [NaN]}', "json", False, "^this holds a number that JSON has not"),
+        ("[1]", "json", False, "^this is no JSON object"),
+        ("{}", "json", False, "^'text' must be a text"),
         ('{"text": 3}', "json", False, "'text' must be a text"),
         ('{"text": "a", "prefix": null}', "json", False, "'prefix' must be a text"),
         ('{"text": "a"}', "json", True, "'translation' must be a text"),
-        ('{"text": "\\ud800"}', "json", False, "line 1 holds half a character"),
+        ('{"text": "\\ud800"}', "json", False, "^this holds half a character"),
     ],
 )
-def test_a_line_that_is_none_is_named(line, form, scoring, words):
+def test_a_line_that_cannot_be_read_gets_a_sentence(line, form, scoring, words):
     with pytest.raises(UserError, match=words):
         read(line, form, scoring)
 
@@ -66,6 +85,8 @@ def test_answers_as_text():
         "4 ||| ein Hund ||| -0.500000 ||| 0-0 1-1",
         "4 ||| Hunde ||| -2.000000",
     ]
+    assert as_text(4, [NO_ANSWER], listing=False) == [""]
+    assert as_text(4, [NO_ANSWER], listing=True) == ["4 |||  ||| -inf"]
     scored = Answer("x", log_prob=-3.0, tokens=["a", "b"], log_probs=[-1.0, -2.0])
     assert as_scores(scored) == "-3.000000\t-1.500000"
 

@@ -127,6 +127,9 @@ class TranslateCommand:
     --score a translation; json: an object a line with "text", "prefix" and "translation"."""
     output: Literal["text", "json"] = "text"
     """text: translations; json: with scores, tokens and all that was asked for."""
+    on_error: Literal["stop", "skip"] = "stop"
+    """A line that cannot be read or answered: stop, when all before it are answered; or skip: it
+    gets an empty line, or in JSON an object with "error", and a warning."""
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     """How to search; the run's own settings by default."""
 
@@ -147,6 +150,9 @@ class GenerateCommand:
     """text: a line each; json: an object a line with "text", whose other fields come back."""
     output: Literal["text", "json"] = "text"
     """text: lines; json: an object for each line, with all its continuations or guesses."""
+    on_error: Literal["stop", "skip"] = "stop"
+    """A line that cannot be read or answered: stop, when all before it are answered; or skip: it
+    gets an empty line, or in JSON an object with "error", and a warning."""
 
 
 def parse_train(words: list[str]) -> TrainCommand:

@@ -3,10 +3,12 @@
 import os
 import stat
 import sys
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from threading import Condition, Thread
+from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
@@ -16,14 +18,100 @@ CHUNK = 1 << 16
 """Bytes read at once: what Linux keeps in a pipe."""
 
 
-def read_line(number: int, line: bytes) -> str:
-    """A line of UTF-8 text, without a byte order mark if it is the first (1). Raises UserError."""
+class Exchange(Protocol):
+    """How lines become answers. Numbers of lines count from 0."""
+
+    def read(self, line: str) -> Any:
+        """The request of a line, or None if it asks nothing and its answer is an empty line.
+        Raises UserError for a bad line."""
+
+    def answer(self, requests: list[Any], numbers: list[int]) -> Sequence[str]:
+        """What is printed for each of some requests. Raises UserError if one of them is bad."""
+
+    def failed(self, number: int, line: str, sentence: str) -> str:
+        """What is printed for a line that has no answer, where the sentence says why."""
+
+
+class Line(NamedTuple):
+    """A line of input: its number, its text ("" where that cannot be read), and its request, or
+    why it has none."""
+
+    number: int
+    text: str
+    asked: Any
+
+
+def answer_lines(stream, size: int, exchange: Exchange, skip: bool) -> None:
+    """Prints the answer to each line of a stream, in order, in blocks of at most `size` lines.
+
+    A bad line costs itself alone. All lines before it are answered, then UserError names it; with
+    `skip` there is a warning instead, and `exchange.failed` is printed in place of the answer.
+    """
+    skipped = 0
+    for first, block in in_blocks(stream, size):
+        lines = [_read(exchange, number, line) for number, line in enumerate(block, first)]
+        if not skip:
+            bad = (place for place, line in enumerate(lines) if isinstance(line.asked, UserError))
+            lines = lines[: next(bad, size) + 1]
+        for line, found in _outcomes(exchange, lines):
+            if isinstance(found, UserError):
+                sentence = f"line {line.number + 1:,}: {found}"
+                if not skip:
+                    raise UserError(sentence) from found
+                warnings.warn(f"{sentence} (skipped)", stacklevel=2)
+                skipped += 1
+                found = exchange.failed(line.number, line.text, sentence)
+            print(found)
+        sys.stdout.flush()
+    if skipped:
+        warnings.warn(f"{skipped:,} lines without an answer (--on-error skip)", stacklevel=2)
+
+
+def _read(exchange: Exchange, number: int, line: bytes) -> Line:
+    text = ""
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        text = read_line(line, is_first=number == 0)
+        return Line(number, text, exchange.read(text))
+    except UserError as error:
+        return Line(number, text, error)
+
+
+def _outcomes(exchange: Exchange, lines: list[Line]) -> Iterator[tuple[Line, str | UserError]]:
+    """The answer to each line, or why it has none. All requests are answered together."""
+    requests = [line for line in lines if not isinstance(line.asked, UserError | None)]
+    answers = _answers(exchange, requests)
+    for line in lines:
+        if line.asked is None:
+            yield line, ""
+        else:
+            yield line, line.asked if isinstance(line.asked, UserError) else next(answers)
+
+
+def _answers(exchange: Exchange, lines: list[Line]) -> Iterator[str | UserError]:
+    """The answer to each request. Requests that fail together are halved until the one that is to
+    blame is alone."""
+    if not lines:
+        return
+    try:
+        answers = exchange.answer([line.asked for line in lines], [line.number for line in lines])
+    except UserError as error:
+        if len(lines) == 1:
+            yield error
+        else:
+            half = len(lines) // 2
+            yield from _answers(exchange, lines[:half])
+            yield from _answers(exchange, lines[half:])
+    else:
+        yield from answers
+
+
+def read_line(line: bytes, is_first: bool) -> str:
+    """A line of UTF-8 text; the first one without a byte order mark. Raises UserError."""
+    try:
+        return line.decode("utf-8-sig" if is_first else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"line {number:,} of standard input is not UTF-8 ({error.reason}): "
-            "convert it, for example with iconv"
+            f"this is not UTF-8 ({error.reason}): convert it, for example with iconv"
         ) from error
 
 

@@ -35,12 +35,11 @@ def translated(
 
 
 def scored(
-    translator: Translator, requests: Sequence[Request], aligned: bool, first: int = 1
+    translator: Translator, requests: Sequence[Request], aligned: bool
 ) -> list[list[Answer]]:
-    """How likely the translation of each request is, token by token. Their lines count on from
-    `first`."""
+    """How likely the translation of each request is, token by token."""
     texts = [request.text for request in requests]
-    found = score_pairs(translator, texts, [request.translation for request in requests], first)
+    found = score_pairs(translator, texts, [request.translation for request in requests])
     links = _links(translator, texts, [one.tokens for one in found], aligned)
     return [
         [

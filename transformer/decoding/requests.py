@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Literal
 
 from transformer.errors import UserError
@@ -50,36 +50,43 @@ class Answer:
         return known | rounded
 
 
-ANSWERED = {*Answer.__dataclass_fields__, "nbest"} - {*FIELDS}
+NO_ANSWER = Answer("", score=-inf)
+"""Stands for the translation of a line that has none."""
+
+ANSWERED = {*Answer.__dataclass_fields__, "nbest", "error"} - {*FIELDS}
 """Fields of an answer: those of an earlier one do not come back."""
 
 
-def read_request(number: int, line: str, form: Form, scoring: bool) -> Request:
-    """The request of a line of this form. Raises UserError naming the line if it has none."""
+def read_request(line: str, form: Form, scoring: bool) -> Request | None:
+    """The request of a line of this form; None of a blank line between JSON objects. Raises
+    UserError for a line that is not of this form."""
     if form == "text":
         return Request(line)
-    return (_of_table if form == "tsv" else _of_json)(number, line, scoring)
+    if form == "tsv":
+        return _of_table(line, scoring)
+    return _of_object(read_object(line, "this"), scoring) if line.strip() else None
 
 
-def _of_table(number: int, line: str, scoring: bool) -> Request:
+def _of_table(line: str, scoring: bool) -> Request:
     columns, name = line.split("\t"), "translation" if scoring else "prefix"
     if scoring and len(columns) < 2:
-        raise UserError(f"line {number:,}: --score needs a translation after the text and a tab")
+        raise UserError("--score needs a translation after the text and a tab")
     if len(columns) > 2:
-        raise UserError(f"line {number:,} has {len(columns)} columns: two at most, text and {name}")
+        raise UserError(f"{len(columns)} columns: two at most, text and {name}")
     return Request(columns[0], **{name: columns[1] if len(columns) == 2 else ""})
 
 
-def _of_json(number: int, line: str, scoring: bool) -> Request:
-    if not line.strip():
-        raise UserError(f'line {number:,} is blank: a blank text is {{"text": ""}}')
-    values = read_object(line, f"line {number:,}")
+def _of_object(values: dict[str, Any], scoring: bool) -> Request:
     needed = ("text", "translation") if scoring else ("text",)
     for name in FIELDS:
         if not isinstance(values.get(name, None if name in needed else ""), str):
-            raise UserError(f"line {number:,}: {name!r} must be a text")
+            raise UserError(f"{name!r} must be a text")
     read = {name: " ".join(values.get(name, "").splitlines()) for name in FIELDS}
-    return Request(**read, others={n: v for n, v in values.items() if n not in ANSWERED})
+    return Request(**read, others=_without_answer(values))
+
+
+def _without_answer(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in ANSWERED}
 
 
 def read_object(text: str, name: str) -> dict[str, Any]:
@@ -144,3 +151,15 @@ def as_object(request: Request, answer: dict[str, Any]) -> str:
     """A line of JSON: the fields of the request, and those of the answer."""
     asked = {"text": request.text} | ({"prefix": request.prefix} if request.prefix else {})
     return json.dumps(asked | request.others | answer, ensure_ascii=False)
+
+
+def as_error(line: str, form: Form, sentence: str) -> str:
+    """A line of JSON for a line without an answer: its own fields, if they can be read, and why."""
+    if form == "json":
+        try:
+            fields = _without_answer(read_object(line, "this"))
+        except UserError:
+            fields = {}
+    else:
+        fields = {"text": line.partition("\t")[0] if form == "tsv" else line}
+    return json.dumps(fields | {"error": sentence}, ensure_ascii=False)

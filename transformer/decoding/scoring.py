@@ -118,24 +118,22 @@ class Scored:
 
 
 def score_pairs(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], first: int = 1
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> list[Scored]:
     """How likely each translation is, given its source; blank sources have none.
 
-    Raises UserError naming the line, counted on from `first`, of one that is longer than the model
-    or `decode.max_source_length` allows.
+    Raises UserError for a pair that is longer than the model or `decode.max_source_length` allows.
     """
     models, settings = translator.ensemble.models, translator.settings
     longest = longest_text(models, settings)
     source_side, target_side = translator.tokenizers
     tagged = ["".join(read_source(source_side, source)) for source in sources]
     read, given = source_side.encode(tagged), target_side.encode(list(targets))
-    for line, pair in enumerate(zip(read, given), start=first):
-        if (length := max(map(len, pair))) > longest:
-            raise UserError(
-                f"line {line:,}: the text or its translation has {length:,} tokens; at most "
-                f"{longest:,} can be scored (decode.max_source_length, or model.max_positions)"
-            )
+    if (length := max(map(len, [*read, *given]), default=0)) > longest:
+        raise UserError(
+            f"the text or its translation has {length:,} tokens; at most {longest:,} can be scored "
+            "(decode.max_source_length, or model.max_positions)"
+        )
     ended = [[*target, EOS] for target in given]
     found = [Scored((), ())] * len(sources)
     for numbers, source, target in teacher_forced_batches(models, settings, read, ended):
