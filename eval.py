@@ -33,7 +33,7 @@ def main(words: list[str]) -> None:
 
     from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.translator import make_translator
-    from transformer.evaluation.scores import bleu_metric
+    from transformer.evaluation.scores import metrics
     from transformer.machine import devices
     from transformer.runs.checkpoints import load_params
 
@@ -41,7 +41,7 @@ def main(words: list[str]) -> None:
 
     # The test sets as raw text: BLEU is against what people wrote, never against tokens.
     if translates := len(config.data.sides) == 2:
-        bleu_metric(config.data.target)  # what it lacks is told now, not after the translating
+        metrics(config.data.target, config.data.bleu_tokenizer)  # one may lack a package
     test_sets = chosen(command, config.data)
 
     # The model, and another one.
@@ -98,7 +98,7 @@ def score_translations(
 
     from transformer.decoding.translator import hypotheses, truncation
     from transformer.evaluation.details import by_length, extremes
-    from transformer.evaluation.scores import score
+    from transformer.evaluation.scores import bleu_metric, doubt, score
 
     start = time.perf_counter()
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
@@ -111,11 +111,15 @@ def score_translations(
     )
     if truncated := sum(one.truncated for one in found):
         print(truncation(translator, truncated, len(found)))
-    scores = score(translations, references, config.data.target, command.lowercased)
+    language, tokenizer = config.data.target, config.data.bleu_tokenizer
+    scores = score(translations, references, language, command.lowercased, tokenizer)
     print(*scores, COMPARABLE, sep="\n")
+    if told := doubt(language, tokenizer):
+        print(told)
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-        print(*by_length(lengths, translations, references, config.data.target), sep="\n")
+        metric = bleu_metric(language, tokenizer)
+        print(*by_length(lengths, translations, references, metric), sep="\n")
         print(extremes(sources, references, translations, command.details))
     record = {"seconds": round(seconds, 1), "truncated": truncated}
     return translations, record | {"scores": [metric.to_dict() for metric in scores]}
@@ -127,6 +131,7 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     from dataclasses import replace
 
     from transformer.config.rules import check
+    from transformer.data.languages import translates_alike
     from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.translator import make_translator
     from transformer.errors import UserError
@@ -135,7 +140,7 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
 
     run, checkpoint = member(command.compare)
     other = load_run_config(run)
-    if [other.data.source, other.data.target] != [config.data.source, config.data.target]:
+    if not translates_alike(other.data, config.data):
         raise UserError(f"--compare: {run} does not translate between these languages")
     asked = named_settings(words, "decode", vars(config.decode))
     other = replace(other, decode=replace(other.decode, **asked))
@@ -152,11 +157,13 @@ def compare_with(
     """Translates with the other run, too; prints which one is better by each metric."""
     from transformer.decoding.translator import translate
     from transformer.evaluation.comparison import compare
+    from transformer.evaluation.scores import metrics
 
     translator, label = other
     theirs = translate(translator, [source for source, _ in pairs])
     print(f"\nfirst: {command.run}; second: {label}")
-    found = compare(translations, theirs, [target for _, target in pairs], config.data.target)
+    by = metrics(config.data.target, config.data.bleu_tokenizer)
+    found = compare(translations, theirs, [target for _, target in pairs], by)
     print(*found, sep="\n")
     return {"compared": {"with": label, "metrics": [one.to_dict() for one in found]}}
 

@@ -147,7 +147,7 @@ def train(command: TrainCommand) -> None:
         texts_of,
     )
     from transformer.decoding.translator import hypotheses, make_translator, truncation
-    from transformer.evaluation.scores import bleu, bleu_metric
+    from transformer.evaluation.scores import bleu, bleu_metric, doubt
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_blocks, return_memory
     from transformer.machine.memory import free_memory
@@ -187,7 +187,8 @@ def train(command: TrainCommand) -> None:
         check_corpora(config.data)
         translates = len(config.data.sides) == 2
         if translates:
-            bleu_metric(config.data.target)  # what it lacks is told now
+            # What it lacks is told now.
+            bleu_metric(config.data.target, config.data.bleu_tokenizer)
         resuming = has_checkpoints(folder)
         tuning = bool(command.from_run) and not resuming
         home = folder if resuming or not first else command.from_run
@@ -268,6 +269,8 @@ def train(command: TrainCommand) -> None:
         f"{of_epoch.target_tokens / of_epoch.batches_per_epoch:,.0f} tokens"
     )
     if first:
+        if translates and (told := doubt(config.data.target, config.data.bleu_tokenizer)):
+            say(f"language    {told}")
         tags = [token for [token] in tokenizers.source.encode(tokenizers.source.tags)]
         looked = "" if resuming else first_look(config.data, pairs, held_out, tags)
         if looked:
@@ -311,7 +314,8 @@ def train(command: TrainCommand) -> None:
             found = [best for best, *_ in hypotheses(translator, [pair[0] for pair in validation])]
             outputs, truncated = [one.text for one in found], sum(one.truncated for one in found)
             references = [target for _, target in validation]
-            scores["bleu"] = bleu(outputs, references, config.data.target)
+            language, tokenizer = config.data.target, config.data.bleu_tokenizer
+            scores["bleu"] = bleu(outputs, references, language, tokenizer)
         reporter.validation(int(state.step), scores, losses.loss[1])
         if translates and truncated:
             reporter.say(f"  {truncation(translator, truncated, len(outputs))}")

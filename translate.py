@@ -91,6 +91,7 @@ class Translation(Exchange):
 def load_members(command: TranslateCommand, config: Config):
     """The models, their tokenizers, and which checkpoints they are. Raises UserError for a run of
     another vocabulary."""
+    from transformer.data.languages import translates_alike
     from transformer.data.vocabularies import load_tokenizers
     from transformer.errors import UserError
     from transformer.runs.checkpoints import load_params
@@ -101,7 +102,7 @@ def load_members(command: TranslateCommand, config: Config):
     members = [(config.model, params)]
     for run, checkpoint in map(member, command.ensemble):
         other = load_run_config(run)
-        if [other.data.source, other.data.target] != [config.data.source, config.data.target]:
+        if not translates_alike(other.data, config.data):
             raise UserError(f"--ensemble: {run} does not translate between these languages")
         if other.data.vocabulary != config.data.vocabulary:
             raise UserError(

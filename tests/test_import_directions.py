@@ -70,7 +70,8 @@ ALLOWED = {
         "transformer.data.vocabularies",
         "transformer.data.batching",
     },
-    "transformer.evaluation": EVERYWHERE | {"transformer.machine.disk"},
+    "transformer.evaluation": EVERYWHERE
+    | {"transformer.machine.disk", "transformer.data.languages"},
     "transformer.runs": EVERYWHERE
     | {
         "transformer.machine.disk",

@@ -69,6 +69,12 @@ def test_sacrebleus_sets_are_read_as_sacrebleu_reads_them(folder):
         assert said.stdout.splitlines() == [pair[side] for pair in found.pairs]
 
 
+@pytest.mark.parametrize("source, target", [("eng", "deu_Latn"), ("en-GB", "ger")])
+def test_any_spelling_of_a_language_names_sacrebleus(folder, source, target):
+    found = of_sacrebleu(replace(DATA, source=source, target=target), "wmt14/full")
+    assert found.pairs == of_sacrebleu(DATA, "wmt14/full").pairs
+
+
 def test_what_sacrebleu_does_not_have_is_told(folder, monkeypatch):
     for name, words in {
         "wmt14-full": r"knows no such test set; is it .*wmt14/full",

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from transformer.evaluation.comparison import Comparison, compare
+from transformer.evaluation.scores import metrics
 
 REFERENCES = [f"Der Hund Nummer {n} schläft im Garten und die Katze sieht zu." for n in range(40)]
 FIRST = [line if n % 3 else line.replace("schläft", "liegt") for n, line in enumerate(REFERENCES)]
@@ -20,7 +21,7 @@ def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, s
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     systems = [str(tmp_path / "first"), str(tmp_path / "second")]
     command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references"), "-i", *systems]
-    found = compare(FIRST, second, REFERENCES, "de")
+    found = compare(FIRST, second, REFERENCES, metrics("de"))
     by_name = {one.name: one for one in found}
     for kind, field in (("--paired-bs", "bootstrap"), ("--paired-ar", "randomisation")):
         for words, name in ((["bleu"], "BLEU"), (["chrf", "--chrf-word-order", "2"], "chrF2++")):
@@ -43,7 +44,7 @@ def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, s
 
 def test_a_translator_is_no_better_than_itself():
     """sacreBLEU gives two equal ones the smallest probability there is."""
-    for one in compare(FIRST, FIRST, REFERENCES, "de"):
+    for one in compare(FIRST, FIRST, REFERENCES, metrics("de")):
         assert one.verdict.startswith("no difference")
         assert (one.bootstrap, one.randomisation) == (1, 1)
 

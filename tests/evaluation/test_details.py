@@ -3,6 +3,9 @@
 import sacrebleu
 
 from transformer.evaluation.details import by_length, extremes
+from transformer.evaluation.scores import bleu_metric
+
+METRIC = bleu_metric("de")
 
 WORDS = "der Hund schläft im alten Garten und wir sehen ihn dort jeden Abend wieder gern"
 
@@ -15,7 +18,7 @@ def test_each_group_has_the_bleu_of_its_sentences():
     lengths = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
     references = lines(lengths)
     hypotheses = [*references[:5], *(line[::-1] for line in references[5:8]), *references[8:]]
-    head, *rows = by_length(lengths, hypotheses, references, "de")
+    head, *rows = by_length(lengths, hypotheses, references, METRIC)
     assert "BLEU" in head and len(rows) == 5
     assert [row.split(" tokens")[0] for row in rows] == [
         "5 to 5", "6 to 7", "8 to 9", "10 to 11", "12 to 14",
@@ -26,7 +29,7 @@ def test_each_group_has_the_bleu_of_its_sentences():
 
 
 def test_sentences_of_one_length_are_one_group():
-    _, row = by_length([4] * 7, lines([4] * 7), lines([5] * 7), "de")
+    _, row = by_length([4] * 7, lines([4] * 7), lines([5] * 7), METRIC)
     assert row.startswith("4 to 4 tokens") and " 7 " in row
     shorter = len(lines([4])[0]) / len(lines([5])[0])
     assert row.endswith(f"{shorter:.2f}")
@@ -34,7 +37,7 @@ def test_sentences_of_one_length_are_one_group():
 
 def test_of_many_equal_lengths_no_sentence_is_lost():
     lengths = [1] * 50 + [2] * 3 + [9] * 47
-    _, *rows = by_length(lengths, lines(lengths), lines(lengths), "de")
+    _, *rows = by_length(lengths, lines(lengths), lines(lengths), METRIC)
     assert sum(int(row.split("tokens")[1].split()[0]) for row in rows) == 100
 
 

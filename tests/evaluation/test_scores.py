@@ -6,9 +6,10 @@ import sys
 
 import pytest
 import sacrebleu
+from sacrebleu.metrics import TER
 
 from transformer.errors import UserError
-from transformer.evaluation.scores import bleu, score
+from transformer.evaluation.scores import bleu, doubt, measure, metrics, score
 
 REFERENCES = [
     "Der Hund schläft im Garten.",
@@ -66,7 +67,9 @@ CHINESE = ["今天的天气很好。", "我的朋友住在北京。", "孩子们
 NEARLY = ["今天天气很好。", "我的朋友在北京。", "孩子们在公园里玩。"]
 
 
-@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_cn"])
+@pytest.mark.parametrize(
+    "language", ["zh", "zh-CN", "zh_cn", "zho_Hans", "cmn", "cmn_Hant", "yue_Hant", "zho"]
+)
 def test_chinese_is_tokenized_as_chinese(language):
     expected = sacrebleu.corpus_bleu(NEARLY, [CHINESE], tokenize="zh").score
     assert expected > 10 * bleu(NEARLY, CHINESE, "de")
@@ -75,11 +78,46 @@ def test_chinese_is_tokenized_as_chinese(language):
     assert metric.value == pytest.approx(expected) and "tok:zh" in metric.signature
 
 
-@pytest.mark.parametrize("language", ["ja", "ko"])
-def test_a_tokenizer_that_is_not_installed_is_named(language, monkeypatch):
-    monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{language}_mecab.MeCab", None)
+@pytest.mark.parametrize("language", ["tha_Thai", "lo", "khm", "mya", "bo", "dzo_Tibt"])
+def test_scripts_without_spaces_are_scored_by_characters(language):
+    perfect = score(["สวัสดีครับ"], ["สวัสดีครับ"], language)[0]
+    assert perfect.value == pytest.approx(100) and "tok:char" in perfect.signature
+
+
+@pytest.mark.parametrize("language", ["zho_Hans", "zh-TW", "jpn_Hira"])
+def test_ter_counts_chinese_and_japanese_by_characters(language):
+    hypotheses, references = ["今天的天气很好,我们去公园。"], ["今天的天气很好，我们去公园。"]
+    ter = measure(metrics(language, "char")[-1], hypotheses, references)
+    expected = TER(normalized=True, asian_support=True)
+    assert ter.value == pytest.approx(expected.corpus_score(hypotheses, [references]).score)
+    assert 0 < ter.value < 20 and "asian:yes" in ter.signature
+    plain = measure(metrics("ko-KR", "char")[-1], hypotheses, references)
+    assert plain.value == 100 and "asian:no" in plain.signature
+
+
+def test_the_tokenizer_may_be_chosen_and_the_signature_says_which():
+    assert "tok:intl" in score(HYPOTHESES, REFERENCES, "de", tokenizer="intl")[0].signature
+    lowercased = score(HYPOTHESES, REFERENCES, "zh", also_lowercased=True, tokenizer="char")[1]
+    assert "tok:char" in lowercased.signature
+    expected = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], tokenize="char").score
+    assert bleu(HYPOTHESES, REFERENCES, "xx", "char") == pytest.approx(expected)
+
+
+def test_an_unknown_code_is_scored_by_13a_and_doubted():
+    assert "tok:13a" in score(HYPOTHESES, REFERENCES, "klingon")[0].signature
+    assert "'klingon' is not a known language code" in doubt("klingon")
+    assert doubt("klingon", "char") == doubt("jpn") == doubt("de") == ""
+
+
+@pytest.mark.parametrize(
+    "language, code", [("ja", "ja"), ("jpn", "ja"), ("jap", "ja"), ("ko", "ko"), ("kor_Hang", "ko")]
+)
+def test_a_tokenizer_that_is_not_installed_is_named(language, code, monkeypatch):
+    monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{code}_mecab.MeCab", None)
     for function in (score, bleu):
-        with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{language}\]'"):
+        with pytest.raises(
+            UserError, match=rf"pip install 'sacrebleu\[{code}\]'.*--bleu-tokenizer"
+        ):
             function(HYPOTHESES, REFERENCES, language)
 
 

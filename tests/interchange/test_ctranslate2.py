@@ -15,7 +15,7 @@ from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange import comparison
-from transformer.interchange.argos import save_package
+from transformer.interchange.argos import code_of, save_package
 from transformer.interchange.ctranslate2 import save_translator, token_names
 from transformer.interchange.marian import load_any
 from transformer.interchange.model import Model
@@ -145,6 +145,11 @@ def test_a_package_holds_what_argos_translate_opens(random_translator, pairs, tm
     pieces = translator.translate_batch([processor.encode(source, out_type=str)], beam_size=2)
     text = processor.decode_pieces(pieces[0].hypotheses[0])
     assert isinstance(text, str)
+
+
+def test_packages_have_the_codes_that_argos_translate_knows():
+    codes = ("deu", "eng_Latn", "zho_Hans", "zh-TW", "jap", "pt_BR", "yue")
+    assert [code_of(code) for code in codes] == ["de", "en", "zh", "zt", "ja", "pt", "yue"]
 
 
 @pytest.mark.parametrize(

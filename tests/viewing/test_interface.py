@@ -1,5 +1,6 @@
 """A real server, asked by its clients, by people with mistakes, and by who wants it to fail."""
 
+import asyncio
 import json
 import os
 import socket
@@ -11,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer.config import GenerateConfig
+from transformer.config import DataConfig, GenerateConfig
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
 from transformer.decoding.blanks import classify, fill_in
 from transformer.decoding.generator import continuations, make_generator
 from transformer.decoding.translator import Hypothesis, hypotheses, make_translator, translate
+from transformer.viewing.interface import Interface
 from transformer.viewing.limits import Limits
 from transformer.viewing.served import make_served
 
@@ -84,6 +86,38 @@ def test_languages_runs_and_health(client, served):
     assert client.get("/languages") == (200, [english, german])
     _, runs = client.get("/runs")
     assert [(run["name"], run["kind"]) for run in runs] == [(run.name, run.kind) for run in served]
+
+
+def test_any_spelling_of_a_language_finds_its_run(client):
+    asked = asking(SENTENCES[0])
+    answer = client.post("/translate", asked)
+    for spelled in (
+        {"source": "eng", "target": "deu_Latn"},
+        {"source": "en-GB", "target": "de-AT"},
+    ):
+        assert client.post("/translate", asked | spelled) == answer
+    for other in ({"target": "fr"}, {"source": "xx"}, {"target": 5}, {"target": ""}):
+        status, said = client.post("/translate", asked | other)
+        assert status == 400 and "en to de" in said["error"]
+
+
+def test_runs_of_one_language_in_several_regions_are_told_apart(models):
+    config, params, tokenizers = models["translator"]
+    runs = []
+    for code in ("por", "pt_BR", "zho_Hant", "xx"):
+        there = replace(config, data=DataConfig(source="en", target=code))
+        runs.append(make_served(code, there, "last", params, tokenizers))
+    interface = Interface(runs, Limits())
+    for target, name in {
+        "pt-BR": "pt_BR", "pt": "por", "pt-PT": "por", "zh-TW": "zho_Hant", "xx": "xx",
+    }.items():  # fmt: skip
+        for source in ("en", "auto"):
+            assert interface._translator(source, target)[0].name == name
+    [english, *others] = json.loads(asyncio.run(interface.languages(None)).body)
+    assert english["targets"] == ["pt", "pt-BR", "xx", "zh-Hant"]
+    assert [one["name"] for one in others] == [
+        "Portuguese", "Portuguese (BR)", "Chinese (Hant)", "xx",
+    ]  # fmt: skip
 
 
 def test_the_page_is_told_all_of_a_translation(client, translator):

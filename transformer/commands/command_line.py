@@ -92,6 +92,8 @@ class EvalCommand:
     better, and how sure that is."""
     lowercased: bool = False
     """BLEU of lower-cased text too, as older papers have it."""
+    bleu_tokenizer: str = ""
+    """How BLEU finds words, one of the values of data.bleu_tokenizer; the run's by default."""
     details: Count = 0
     """Show BLEU by length, and so many of the worst and of the best translations."""
     report: bool = False
@@ -269,6 +271,10 @@ def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
     for package in ("jinja2", "matplotlib"):
         if command.report and importlib.util.find_spec(package) is None:
             raise UserError(f"--report needs {package}: pip install -e '.[viewing]'")
+    if command.bleu_tokenizer:
+        data = dataclasses.replace(config.data, bleu_tokenizer=command.bleu_tokenizer)
+        config = dataclasses.replace(config, data=data)
+        check(config)
     return command, config
 
 

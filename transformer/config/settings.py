@@ -42,6 +42,9 @@ Penalty = Annotated[float, Limit(0, above=True, highest=100)]
 NgramOrder = Annotated[int, Limit(0, highest=100)]
 Number = Annotated[float, Limit(0)]
 Fraction = Annotated[float, Limit(0, below=1)]
+BleuTokenizer = Literal[
+    "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none"
+]
 BeamSize = Annotated[int, Limit(1, below=1001)]
 """More would only fill the memory."""
 
@@ -158,7 +161,11 @@ class DataConfig:
     source: str = "en"
     """Source language: names the TFDS feature, and labels scores; "": no source side."""
     target: str = "de"
-    """Target language; "": no target side."""
+    """Target language; "": no target side. Codes of ISO 639, BCP 47, FLORES and OPUS are understood
+    (zh, zho, zh-CN, zho_Hans)."""
+    bleu_tokenizer: BleuTokenizer = "auto"
+    """How BLEU finds words: one of sacreBLEU's tokenizers; auto: zh, ja-mecab or ko-mecab by the
+    target language, char for Thai, Lao, Khmer, Burmese and Tibetan, else 13a."""
     manual_dir: str = ""
     """Folder of a dataset's files, downloaded earlier and looked for here first; so is the folder
     that a variable such as MULTI30K_DIR names."""

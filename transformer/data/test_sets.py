@@ -10,6 +10,7 @@ from pathlib import Path
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.data.files import corpora
+from transformer.data.languages import same_language
 from transformer.errors import UserError
 
 
@@ -61,10 +62,12 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
             f"--sacrebleu {name}: sacreBLEU knows no such test set; "
             + (f"is it {near}?" if near else "sacrebleu --list shows them")
         )
-    known, languages = DATASETS[name], f"{data.source}-{data.target}"
-    if languages not in known.langpairs:
+    known, wanted = DATASETS[name], (data.source, data.target)
+    alike = (pair for pair in known.langpairs if all(map(same_language, pair.split("-"), wanted)))
+    if (languages := next(alike, None)) is None:
         raise UserError(
-            f"--sacrebleu {name} has no {languages}: it has {', '.join(sorted(known.langpairs))}"
+            f"--sacrebleu {name} has no {'-'.join(wanted)}: it has "
+            + ", ".join(sorted(known.langpairs))
         )
     try:
         with contextlib.redirect_stdout(io.StringIO()):

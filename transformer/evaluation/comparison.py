@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from sacrebleu.significance import PairedTest
 
-from transformer.evaluation.scores import NAMES, metrics
+from transformer.evaluation.scores import NAMES, Metric
 
 SURE = 0.05
 """A difference counts if both tests give it so small a probability to have come by chance."""
@@ -49,13 +49,16 @@ class Comparison:
 
 
 def compare(
-    first: Sequence[str], second: Sequence[str], references: Sequence[str], language: str
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    metrics: Sequence[Metric],
 ) -> list[Comparison]:
-    """Two lists of translations of the same sentences, by every metric; sacreBLEU's numbers of
-    samples (1,000 and 10,000) and its seed. Where there is no difference, each sample has one as
-    large, and the probability is 1, which sacreBLEU's code does not see."""
+    """Two lists of translations of the same sentences, by the metrics of scores.py; sacreBLEU's
+    numbers of samples (1,000 and 10,000) and its seed. Where there is no difference, each sample
+    has one as large, and the probability is 1, which sacreBLEU's code does not see."""
     systems = [("first", list(first)), ("second", list(second))]
-    by_name = dict(zip(NAMES, metrics(language)))
+    by_name = dict(zip(NAMES, metrics))
     found = {
         kind: PairedTest(systems, by_name, [list(references)], kind)() for kind in ("bs", "ar")
     }

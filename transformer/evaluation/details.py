@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sacrebleu.metrics import CHRF
+from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.evaluation.scores import Score, bleu_metric, measure
+from transformer.evaluation.scores import Score, measure
 
 GROUPS = 5
 
@@ -33,7 +33,7 @@ class Example(NamedTuple):
 
 
 def groups_by_length(
-    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], language: str
+    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metric: BLEU
 ) -> Iterator[Group]:
     """Fifths of the sentences, from the shortest sources to the longest.
 
@@ -46,18 +46,18 @@ def groups_by_length(
     for number in np.unique(group):
         chosen = np.flatnonzero(group == number)
         ours, theirs = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
-        bleu = measure(bleu_metric(language), ours, theirs)
+        bleu = measure(metric, ours, theirs)
         inside = lengths[chosen]
         ratio = len("".join(ours)) / max(1, len("".join(theirs)))
         yield Group(int(inside.min()), int(inside.max()), len(chosen), bleu, ratio)
 
 
 def by_length(
-    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], language: str
+    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metric: BLEU
 ) -> Iterator[str]:
     """`groups_by_length` as lines of text."""
     yield "length of the source    sentences    BLEU (95 % interval)    translation to reference"
-    for one in groups_by_length(lengths, hypotheses, references, language):
+    for one in groups_by_length(lengths, hypotheses, references, metric):
         low, high = one.bleu.low, one.bleu.high
         span = f"{one.shortest} to {one.longest} tokens"
         interval = "" if low is None else f"({low:.1f} to {high:.1f})"

@@ -1,13 +1,25 @@
 """sacreBLEU's BLEU, chrF and TER, with what is needed to compare them: signature and interval."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from transformer.data.languages import read_code, script_code
 from transformer.errors import UserError
+
+TOKENIZERS = {
+    "Hans": "zh", "Hant": "zh", "Hani": "zh", "Jpan": "ja-mecab", "Hira": "ja-mecab",
+    "Kana": "ja-mecab", "Kore": "ko-mecab", "Hang": "ko-mecab",
+    "Khmr": "char", "Laoo": "char", "Mymr": "char", "Thai": "char", "Tibt": "char",
+}  # fmt: skip
+"""sacreBLEU's tokenizer for a script, where it is not 13a. Characters are the words of scripts that
+put no spaces between words and have no tokenizer there that works without a download."""
+
+CHARACTERS_FOR_TER = ("Hans", "Hant", "Hani", "Jpan", "Hira", "Kana")
+"""Scripts whose ideographs and punctuation TER counts one by one (tercom's asian support); Korean
+has spaces between its words."""
 
 RESAMPLES = 1000
 Metric = BLEU | CHRF | TER
@@ -45,18 +57,20 @@ def score(
     references: Sequence[str],
     language: str,
     also_lowercased: bool = False,
+    tokenizer: str = "auto",
 ) -> list[Score]:
     """BLEU (cased), chrF, chrF++ and TER of detokenized text against raw references.
 
-    The language, such as "de", decides how BLEU finds words: see `bleu_metric`. With
+    The language, such as "de", decides how BLEU and TER find words: see `metrics`. With
     `also_lowercased` there is BLEU of lower-cased text too, under a name that says so.
     The interval comes from resampling the sentences 1,000 times (Koehn, 2004).
     Raises UserError when the counts differ, which sacreBLEU would overlook.
     """
     _check_counts(hypotheses, references)
-    found = [measure(metric, hypotheses, references) for metric in metrics(language)]
+    found = [measure(metric, hypotheses, references) for metric in metrics(language, tokenizer)]
     if also_lowercased:
-        lowercased = measure(bleu_metric(language, lowercase=True), hypotheses, references)
+        metric = bleu_metric(language, tokenizer, lowercase=True)
+        lowercased = measure(metric, hypotheses, references)
         found.insert(1, replace(lowercased, name="BLEU of lower-cased text"))
     return found
 
@@ -65,9 +79,12 @@ NAMES = ("BLEU", "chrF2", "chrF2++", "TER")
 """Of the metrics; of TER less is better."""
 
 
-def metrics(language: str) -> list[Metric]:
-    """What a translator is scored by, in the order of NAMES."""
-    return [bleu_metric(language), CHRF(), CHRF(word_order=2), TER()]
+def metrics(language: str, tokenizer: str = "auto") -> list[Metric]:
+    """What a translator is scored by, in the order of NAMES: see `bleu_metric`. TER counts Chinese
+    and Japanese by characters."""
+    by_character = script_code(language) in CHARACTERS_FOR_TER
+    ter = TER(normalized=by_character, asian_support=by_character)
+    return [bleu_metric(language, tokenizer), CHRF(), CHRF(word_order=2), ter]
 
 
 def measure(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -87,25 +104,43 @@ def measure(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]
     return Score(result.name, result.score, low, high, signature)
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], language: str, tokenizer: str = "auto"
+) -> float:
     """The BLEU of `score`, without the interval."""
     _check_counts(hypotheses, references)
-    return bleu_metric(language).corpus_score(list(hypotheses), [list(references)]).score
+    metric = bleu_metric(language, tokenizer)
+    return metric.corpus_score(list(hypotheses), [list(references)]).score
 
 
-def bleu_metric(language: str, lowercase: bool = False) -> BLEU:
-    """sacreBLEU's BLEU for text in a language: with its tokenizer for zh, ja and ko, else 13a.
+def bleu_metric(language: str, tokenizer: str = "auto", lowercase: bool = False) -> BLEU:
+    """sacreBLEU's BLEU with the tokenizer of that name; "auto": the one for the script of the
+    language (TOKENIZERS), 13a for all others and for unknown codes.
 
-    A region after the language, as in zh-CN, changes nothing.
-    Raises UserError when the package of that tokenizer is not installed.
+    Raises UserError when the package or the file of that tokenizer is not there.
     """
-    language = re.split("[-_]", language.lower())[0]
+    if tokenizer == "auto":
+        tokenizer = TOKENIZERS.get(script_code(language), "13a")
     try:
-        return BLEU(trg_lang=language, lowercase=lowercase)
-    except RuntimeError as error:
+        return BLEU(tokenize=tokenizer, lowercase=lowercase)
+    except (Exception, SystemExit) as error:  # of MeCab, of a download
+        extra = tokenizer.partition("-mecab")[0]
+        remedy = f"pip install 'sacrebleu[{extra}]', or " if extra != tokenizer else ""
         raise UserError(
-            f"BLEU of text in {language} needs a tokenizer: pip install 'sacrebleu[{language}]'"
+            f"BLEU of text in {language} needs the tokenizer {tokenizer}, which is not there "
+            f"({str(error).partition(chr(10))[0]}): {remedy}set data.bleu_tokenizer, such as to "
+            "char (eval.py: --bleu-tokenizer)"
         ) from error
+
+
+def doubt(language: str, tokenizer: str = "auto") -> str:
+    """What a user should know of how BLEU finds words in text of a language; "" if nothing."""
+    if read_code(language) or tokenizer != "auto":
+        return ""
+    return (
+        f"{language!r} is not a known language code (such as zh, zho, zh-CN or zho_Hans): BLEU "
+        "finds words by spaces and punctuation (13a), unless data.bleu_tokenizer says otherwise"
+    )
 
 
 def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:

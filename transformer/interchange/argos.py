@@ -5,16 +5,21 @@ metadata (https://github.com/argosopentech/argos-translate, argostranslate/packa
 """
 
 import json
-import re
 import tempfile
 import zipfile
 from pathlib import Path
 
-from transformer.data.languages import name_of
+from transformer.data.languages import base_of, name_of, read_code, script_code
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
 from transformer.interchange.model import Model
 from transformer.interchange.weights import missing_parents, remove_empty
+
+
+def code_of(code: str) -> str:
+    """Argos Translate's code of a language: that of ISO 639, but for Chinese in traditional
+    characters."""
+    return "zt" if (base_of(code), script_code(code)) == ("zh", "Hant") else base_of(code)
 
 
 def save_package(model: Model, file: Path, quantization: str) -> None:
@@ -24,24 +29,25 @@ def save_package(model: Model, file: Path, quantization: str) -> None:
         raise UserError(f"{file}: Argos Translate wants a name that ends in .argosmodel")
     if file.exists():
         raise UserError(f"{file} exists: choose a file that is not there yet")
-    for side, code in (("source", data.source), ("target", data.target)):
-        if not re.fullmatch("[a-z]{2,3}", code):
+    for side in data.sides:
+        if read_code(code := getattr(data, side)) is None:
             raise UserError(f"data.{side} ({code!r}) must be a language's code, such as en")
+    source, target = map(code_of, (data.source, data.target))
     if data.lowercase:
         raise UserError("data.lowercase: Argos Translate does not lower-case text")
     metadata = {
         "package_version": "1.0",
         "argos_version": "1.9",
-        "from_code": data.source,
+        "from_code": source,
         "from_name": name_of(data.source),
-        "to_code": data.target,
+        "to_code": target,
         "to_name": name_of(data.target),
     }
     made = missing_parents(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary:
-            root = Path(temporary) / f"translate-{data.source}_{data.target}-1_0"
+            root = Path(temporary) / f"translate-{source}_{target}-1_0"
             save_translator(model, root / "model", quantization)
             (root / "sentencepiece.model").write_bytes(model.tokenizers.source.model)
             text = json.dumps(metadata, indent=2) + "\n"

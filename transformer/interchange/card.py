@@ -4,6 +4,7 @@ from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.settings import by_name
+from transformer.data.languages import base_of
 from transformer.evaluation.records import table
 from transformer.interchange.model import ORIGIN
 
@@ -12,7 +13,7 @@ def model_card(run: Path, config: Config) -> str:
     """What is known of a run: languages, data, scores, settings. Format: Hugging Face's, with its
     head of metadata (https://huggingface.co/docs/hub/model-cards)."""
     data = config.data
-    languages = "".join(f"\n- {getattr(data, side)}" for side in data.sides)
+    languages = "".join(f"\n- {base_of(getattr(data, side))}" for side in data.sides)
     corpus = data.dataset or ", ".join(data.train_files)
     sections = ("model.", "optimizer.", "train.", "decode.")
     origin = f"trained with functional-transformer on {corpus}"

@@ -44,13 +44,12 @@ class Side:
     seconds: float
     megabytes: float
 
-    def describe(self, sample: Sample, language: str) -> str:
+    def describe(self, sample: Sample, data: DataConfig) -> str:
         """One line: sentences a second, megabytes, and BLEU where the sample has references."""
-        score = (
-            f", BLEU {bleu(self.texts, sample.references, language):.1f}"
-            if sample.references
-            else ""
-        )
+        score = ""
+        if sample.references:
+            found = bleu(self.texts, sample.references, data.target, data.bleu_tokenizer)
+            score = f", BLEU {found:.1f}"
         speed = len(self.texts) / self.seconds
         return f"{self.name:12}  {speed:6.1f} sentences/s, {self.megabytes:,.1f} MB{score}"
 
@@ -96,7 +95,7 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> No
     original = ours(model, sample.sources, beam, limit)
     converted = theirs(model, folder, sample.sources, beam, limit)
     for side in (original, converted):
-        print(f"  {side.describe(sample, model.config.data.target)}")
+        print(f"  {side.describe(sample, model.config.data)}")
     pairs = zip(original.ids, converted.ids)
     different = [number for number, (a, b) in enumerate(pairs) if a != b]
     equal = 1 - len(different) / max(1, len(sample.sources))

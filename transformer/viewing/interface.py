@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from transformer.data.languages import name_of
+from transformer.data.languages import name_of, same_language, standard_code
 from transformer.decoding.requests import read_object
 from transformer.errors import UserError
 from transformer.viewing.limits import Limits
@@ -134,8 +134,9 @@ class Interface:
         """LibreTranslate's: each language, and into which ones it is translated."""
         targets: dict[str, list[str]] = {}
         for run in self.translators:
-            targets.setdefault(run.config.data.source, []).extend(run.targets)
-            for target in run.targets:
+            into = [standard_code(target) for target in run.targets]
+            targets.setdefault(standard_code(run.config.data.source), []).extend(into)
+            for target in into:
                 targets.setdefault(target, [])
         return answered(
             [
@@ -171,25 +172,33 @@ class Interface:
         if wanted > 1:
             answer["alternatives"] = [_alternatives(of_one) for of_one in found]
         if values.get("source") == "auto":
-            language = {"language": run.config.data.source, "confidence": 0}  # nothing is detected
+            language = {
+                "language": standard_code(run.config.data.source),
+                "confidence": 0,
+            }  # nothing is detected
             answer["detectedLanguage"] = [language for _ in found]
         if not isinstance(asked, list):
             answer = {name: each[0] for name, each in answer.items()}
         return answered(answer)
 
     def _translator(self, source: Any, target: Any) -> tuple[Served, str]:
-        """The first run between these languages, and its target tag, "" where it needs none; from
-        "auto", if there is but one language."""
+        """The first run between these languages, or these in another region, and its target tag, ""
+        where it needs none; from "auto", if only one language is translated into the target."""
         pairs = [(run, into) for run in self.translators for into in run.targets]
         offered = [(run.config.data.source, into) for run, into in pairs]
-        if source == "auto":
-            sources = {known for known, into in offered if into == target}
-            source = sources.pop() if len(sources) == 1 else None
-        if (source, target) not in offered:
+        offered = [tuple(map(standard_code, pair)) for pair in offered]
+        asked = [standard_code(code) if isinstance(code, str) else "" for code in (source, target)]
+        fitting = [pair for pair in offered if same_language(pair[1], asked[1])]
+        if source != "auto":
+            fitting = [pair for pair in fitting if same_language(pair[0], asked[0])]
+        elif len({source for source, _ in fitting}) > 1:
+            fitting = []
+        if not fitting:
             names = ", ".join(" to ".join(pair) for pair in dict.fromkeys(offered))
             raise RefusedError(400, f"'source' and 'target' must be one of: {names or 'none'}")
-        run, _ = pairs[offered.index((source, target))]
-        return run, run.targets[target]
+        nearest = max(fitting, key=lambda pair: (pair[1] == asked[1], pair[0] == asked[0]))
+        run, into = pairs[offered.index(nearest)]
+        return run, run.targets[into]
 
     async def _ask(
         self, request: Request, run: Served, texts: list, options: Options, tag: str = ""

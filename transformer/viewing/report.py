@@ -21,6 +21,7 @@ from transformer.evaluation.details import (
     word_for_word,
     worst_and_best,
 )
+from transformer.evaluation.scores import bleu_metric
 from transformer.machine.disk import write_text
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params
@@ -102,10 +103,10 @@ def examined(
         return Tested(record)
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
-    language = config.data.target
+    metric = bleu_metric(config.data.target, config.data.bleu_tokenizer)
     return Tested(
         record,
-        list(groups_by_length(lengths, translations, references, language)),
+        list(groups_by_length(lengths, translations, references, metric)),
         worst_and_best(sources, references, translations, EXAMPLES),
         word_for_word(references, translations),
     )
