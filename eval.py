@@ -98,7 +98,7 @@ def score_translations(
 
     from transformer.decoding.translator import hypotheses, truncation
     from transformer.evaluation.details import by_length, extremes
-    from transformer.evaluation.scores import bleu_metric, doubt, score
+    from transformer.evaluation.scores import bleu_metric, doubt, few_long, score
 
     start = time.perf_counter()
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
@@ -114,11 +114,12 @@ def score_translations(
     language, tokenizer = config.data.target, config.data.bleu_tokenizer
     scores = score(translations, references, language, command.lowercased, tokenizer)
     print(*scores, COMPARABLE, sep="\n")
-    if told := doubt(language, tokenizer):
-        print(told)
+    metric = bleu_metric(language, tokenizer)
+    for told in (doubt(language, tokenizer), few_long(references, metric)):
+        if told:
+            print(told)
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-        metric = bleu_metric(language, tokenizer)
         print(*by_length(lengths, translations, references, metric), sep="\n")
         print(extremes(sources, references, translations, command.details))
     record = {"seconds": round(seconds, 1), "truncated": truncated}

@@ -147,7 +147,8 @@ def train(command: TrainCommand) -> None:
         texts_of,
     )
     from transformer.decoding.translator import hypotheses, make_translator, truncation
-    from transformer.evaluation.scores import bleu, bleu_metric, doubt
+    from transformer.evaluation.scores import bleu_metric
+    from transformer.evaluation.validation import ValidationScorer
     from transformer.machine import devices, processes
     from transformer.machine.malloc import return_blocks, return_memory
     from transformer.machine.memory import free_memory
@@ -187,8 +188,7 @@ def train(command: TrainCommand) -> None:
         check_corpora(config.data)
         translates = len(config.data.sides) == 2
         if translates:
-            # What it lacks is told now.
-            bleu_metric(config.data.target, config.data.bleu_tokenizer)
+            bleu_metric(config.data.target, config.data.bleu_tokenizer)  # what it lacks is told now
         resuming = has_checkpoints(folder)
         tuning = bool(command.from_run) and not resuming
         home = folder if resuming or not first else command.from_run
@@ -217,6 +217,8 @@ def train(command: TrainCommand) -> None:
         plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
         held_out_plan = plan_to_score(config, held_out)
         validation = list(read_pairs(config.data, "validation")) if translates else []
+        references = [target for _, target in validation]
+        scorer = ValidationScorer(config.data, config.train.best_by, references)
 
         # The state before: where this run stopped, or the weights of another.
         if resuming:
@@ -269,8 +271,8 @@ def train(command: TrainCommand) -> None:
         f"{of_epoch.target_tokens / of_epoch.batches_per_epoch:,.0f} tokens"
     )
     if first:
-        if translates and (told := doubt(config.data.target, config.data.bleu_tokenizer)):
-            say(f"language    {told}")
+        for remark in scorer.remarks(tokenizers.target.reproduce):
+            say(f"scores      {remark}")
         tags = [token for [token] in tokenizers.source.encode(tokenizers.source.tags)]
         looked = "" if resuming else first_look(config.data, pairs, held_out, tags)
         if looked:
@@ -313,9 +315,7 @@ def train(command: TrainCommand) -> None:
             translator = make_translator(validation_config, local, tokenizers)
             found = [best for best, *_ in hypotheses(translator, [pair[0] for pair in validation])]
             outputs, truncated = [one.text for one in found], sum(one.truncated for one in found)
-            references = [target for _, target in validation]
-            language, tokenizer = config.data.target, config.data.bleu_tokenizer
-            scores["bleu"] = bleu(outputs, references, language, tokenizer)
+            scores |= scorer.scores(outputs)
         reporter.validation(int(state.step), scores, losses.loss[1])
         if translates and truncated:
             reporter.say(f"  {truncation(translator, truncated, len(outputs))}")
@@ -391,7 +391,7 @@ def train(command: TrainCommand) -> None:
     else:
         if int(state.step) < config.train.steps:
             since = f"{patience.waited} validations ago (train.patience)"
-            say(f"ended early: none was better by {config.train.best_by} than the one {since}")
+            say(f"ended early: none was better by {scorer.chosen_by} than the one {since}")
         say(
             f"done: {int(state.step):,} updates in {clock.seconds / 60:.1f} minutes; "
             f"score it with: python eval.py {shlex.quote(str(folder))}"

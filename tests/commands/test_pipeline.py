@@ -14,7 +14,8 @@ from transformer.evaluation.records import search_name
 def test_training_reports_validates_and_keeps_everything_in_its_folder(undisturbed):
     lines = [json.loads(line) for line in (undisturbed / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [5, 10, 15, 20]
-    assert [line["step"] for line in lines if "validation_bleu" in line] == [5, 10, 15, 20]
+    for name in ("validation_bleu", "validation_chrf"):
+        assert [line["step"] for line in lines if name in line] == [5, 10, 15, 20]
     assert lines[-2]["loss"] < lines[0]["loss"]
     assert (undisturbed / "config.json").exists()
     assert (undisturbed / "tokenizer" / "source.model").exists()
@@ -25,6 +26,7 @@ def test_the_same_command_on_a_finished_run_changes_nothing(config, undisturbed)
     result = run("train.py", config, "--run", undisturbed)
     assert result.returncode == 0, result.stderr
     assert "20 of 20 done" in result.stdout
+    assert "scores      chrF chooses the best checkpoint" in result.stdout  # one or two words
     assert (undisturbed / "metrics.jsonl").read_text() == before
 
 

@@ -1,15 +1,20 @@
 """The run folder: made once, taken up again by the same config, and by no other."""
 
 import dataclasses
+import json
 
 import pytest
 
+from transformer.config.files import from_json, to_json
 from transformer.errors import UserError
 from transformer.runs.folder import (
+    as_begun,
     check_folder,
+    check_settings,
     check_still_there,
     create_run,
     held,
+    kept_settings,
     load_run_config,
     take_up_run,
 )
@@ -51,6 +56,25 @@ def test_another_config_for_the_same_run_is_refused_with_what_differs(tmp_path, 
     other = dataclasses.replace(config, model=dataclasses.replace(config.model, d_model=32))
     with pytest.raises(UserError, match="model.d_model is 16 there, 32 here"):
         take_up_run(tmp_path, other)
+
+
+def test_a_run_from_before_a_default_changed_goes_on_as_it_began(tmp_path, config):
+    """best_by was bleu by default, and is auto."""
+    before = dataclasses.replace(config, train=dataclasses.replace(config.train, best_by="bleu"))
+    (tmp_path / "checkpoints" / "5").mkdir(parents=True)
+    (tmp_path / "tokenizer").mkdir()
+    create_run(tmp_path, before)
+    assert as_begun(tmp_path, config) == before
+    take_up_run(tmp_path, as_begun(tmp_path, config))
+    check_settings(tmp_path, 5, kept_settings(before) | {"train.seed": before.train.seed})
+    assert "train.best_by" not in kept_settings(before)  # as such a checkpoint kept it
+    saved = json.loads(to_json(before))
+    del saved["train"]["best_by"]
+    assert from_json(json.dumps(saved)) == before
+    create_run(tmp_path, config)
+    assert as_begun(tmp_path, config) == config
+    with pytest.raises(UserError, match=r"train\.best_by was 'bleu' and is 'auto'"):
+        check_settings(tmp_path, 5, kept_settings(before) | {"train.steps": config.train.steps})
 
 
 def test_decoding_and_where_files_lie_may_change_and_the_run_learns_it(tmp_path, config):

@@ -6,7 +6,7 @@ import runpy
 import typing
 from pathlib import Path
 
-from transformer.config.settings import Config
+from transformer.config.settings import FORMER_DEFAULTS, Config
 from transformer.errors import UserError
 
 
@@ -45,7 +45,15 @@ def from_json(text: str) -> Config:
         unknown = set(values) - {f.name for f in dataclasses.fields(kinds[section])}
         if unknown:
             raise UserError(f"unknown setting {section}.{min(unknown)} in the saved config")
+        former = {
+            name.partition(".")[2]: value
+            for name, value in FORMER_DEFAULTS.items()
+            if name.startswith(f"{section}.")
+        }
         sections[section] = kinds[section](
-            **{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+            **{
+                name: tuple(v) if isinstance(v, list) else v
+                for name, v in (former | values).items()
+            }
         )
     return Config(**sections)

@@ -150,8 +150,8 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         ),
         (
             f"train.best_by ({train.best_by})",
-            train.best_by != "bleu" or not one_side,
-            "needs a translator: set train.best_by to loss or accuracy",
+            train.best_by not in ("bleu", "chrf") or not one_side,
+            "needs a translator: set train.best_by to auto, loss or accuracy",
         ),
         (
             f"decode.forbidden ({', '.join(map(str, config.decode.forbidden))})",

@@ -258,8 +258,9 @@ class TrainConfig:
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000
     """Updates between validations, each followed by a checkpoint."""
-    best_by: Literal["bleu", "loss", "accuracy"] = "bleu"
-    """Which score of the validation set says what the best checkpoint is."""
+    best_by: Literal["auto", "bleu", "chrf", "loss", "accuracy"] = "auto"
+    """Which score of the validation set says what the best checkpoint is. auto: of translators
+    BLEU, or chrF where less than half of the references have four words; of others the loss."""
     validation_beam_size: BeamSize = 1
     """Beam of the validation BLEU; 1: greedy."""
     patience: Count = 0
@@ -272,6 +273,10 @@ class TrainConfig:
     """The run that the first weights came from; filled in by --from."""
     average_last: Positive = 5
     """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
+
+
+FORMER_DEFAULTS = {"train.best_by": "bleu"}
+"""What the absence of a setting means in runs that were begun before its default changed."""
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def token_lines(
         texts = columns.get(side, ())
         words = max(sum(len(text.split()) for text in texts), 1)
         tokens = sum(map(len, tokenizer.encode(texts)))
-        back = tokenizer.decode(tokenizer.encode(texts))
+        back = tokenizer.reproduce(texts)
         changed = [text for text, again in zip(texts, back) if text.split() != again.split()]
         example = f", such as {changed[0][:70]!r}" if changed else ""
         yield (

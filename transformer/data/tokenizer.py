@@ -122,6 +122,10 @@ class Tokenizer:
         rows = [[table[i] for i in row if i not in (PAD, BOS, EOS)] for row in ids]
         return [self._processor.decode(row) if row else "" for row in rows]
 
+    def reproduce(self, sentences: Sequence[str]) -> list[str]:
+        """The sentences after they have been tokens: what is lost in them a model cannot write."""
+        return self.decode(self.encode(sentences))
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece of text behind each id, special tokens by name: labels for a plot."""
         names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}

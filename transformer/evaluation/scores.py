@@ -113,6 +113,12 @@ def bleu(
     return metric.corpus_score(list(hypotheses), [list(references)]).score
 
 
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """The chrF of `score`, without the interval."""
+    _check_counts(hypotheses, references)
+    return CHRF().corpus_score(list(hypotheses), [list(references)]).score
+
+
 def bleu_metric(language: str, tokenizer: str = "auto", lowercase: bool = False) -> BLEU:
     """sacreBLEU's BLEU with the tokenizer of that name; "auto": the one for the script of the
     language (TOKENIZERS), 13a for all others and for unknown codes.
@@ -131,6 +137,18 @@ def bleu_metric(language: str, tokenizer: str = "auto", lowercase: bool = False)
             f"({str(error).partition(chr(10))[0]}): {remedy}set data.bleu_tokenizer, such as to "
             "char (eval.py: --bleu-tokenizer)"
         ) from error
+
+
+def few_long(references: Sequence[str], metric: BLEU) -> str:
+    """A sentence if less than half of the references are long enough for BLEU, else ""."""
+    order = metric.max_ngram_order
+    long = sum(len(metric.tokenizer(text).split()) >= order for text in references)
+    if 2 * long >= sum(bool(text.strip()) for text in references):
+        return ""
+    return (
+        f"{long:,} of {len(references):,} references have {order} words, and BLEU compares {order} "
+        "in a row"
+    )
 
 
 def doubt(language: str, tokenizer: str = "auto") -> str:

@@ -180,9 +180,14 @@ def _check_description(path: Path, check: Callable[[Any], object]) -> None:
 
 
 def merit(scores: Mapping[str, float], best_by: str) -> float | None:
-    """The score by which checkpoints are compared, higher being better; None without scores."""
+    """The score by which checkpoints are compared, higher being better; None without scores.
+
+    With `auto` a translator that chrF chooses for has that score, others have BLEU, other models
+    the loss."""
     if not scores:
         return None
+    if best_by == "auto":
+        best_by = next(name for name in ("chrf", "bleu", "loss") if name in scores)
     return -scores["loss"] if best_by == "loss" else scores[best_by]
 
 

@@ -18,11 +18,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
-from transformer.config.settings import by_name, differing_fields
+from transformer.config.settings import FORMER_DEFAULTS, by_name, differing_fields
 from transformer.errors import UserError
 from transformer.machine.disk import sync, sync_tree, write_text
 from transformer.machine.locks import is_taken
@@ -139,7 +140,7 @@ def identity(config: Config) -> dict[str, object]:
 def kept_settings(config: Config) -> dict[str, object]:
     """What each checkpoint keeps of the settings: those of its run's identity that are not as by
     default. Where raw files lie may change, for the plan and the vocabulary tell them."""
-    default = by_name(Config())
+    default = by_name(Config()) | FORMER_DEFAULTS
     kept = {
         name: value
         for name, value in identity(config).items()
@@ -154,7 +155,8 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
     path = folder / "config.json"
     if not kept or not path.exists():  # of an early version, or aside from its run
         return
-    there, default = kept_settings(load_run_config(folder)), by_name(Config())
+    there = kept_settings(load_run_config(folder))
+    default = by_name(Config()) | FORMER_DEFAULTS
     for name in sorted(there.keys() | kept.keys()):
         before, now = (settings.get(name, default.get(name)) for settings in (kept, there))
         if before != now:
@@ -162,6 +164,20 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
                 f"{path} is not what checkpoint {step} was saved with: {name} was {before!r} and "
                 f"is {now!r} there: put it back"
             )
+
+
+def as_begun(folder: Path, config: Config) -> Config:
+    """`config` for going on with a run; where a default has changed since it was begun, the run's
+    own value holds."""
+    if not has_checkpoints(folder):
+        return config
+    there, here, default = map(by_name, (load_run_config(folder), config, Config()))
+    for name, former in FORMER_DEFAULTS.items():
+        if there[name] == former and here[name] == default[name]:
+            section, field = name.split(".")
+            changed = replace(getattr(config, section), **{field: former})
+            config = replace(config, **{section: changed})
+    return config
 
 
 def take_up_run(folder: Path, config: Config) -> None:

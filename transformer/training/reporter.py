@@ -147,7 +147,8 @@ class Reporter:
             f"error {loss_error:.3f}), perplexity {short(scores['perplexity'])}, accuracy "
             f"{scores['accuracy']:.1%}"
         )
-        self.say(line + (f", BLEU {scores['bleu']:.1f}" if "bleu" in scores else ""))
+        names = {"bleu": "BLEU", "chrf": "chrF"}
+        self.say(line + "".join(f", {names[n]} {scores[n]:.1f}" for n in names if n in scores))
         values = {f"validation_{name}": value for name, value in scores.items()}
         self.write(step, values | {"validation_loss_error": loss_error})
 

@@ -14,6 +14,7 @@ CURVES = {
     "loss": ("Loss of training", "nats a token"),
     "validation_loss": ("Loss of validation", "nats a token"),
     "validation_bleu": ("BLEU of validation, greedy", "BLEU"),
+    "validation_chrf": ("chrF of validation, greedy", "chrF"),
     "validation_accuracy": ("Accuracy of validation", "share of the tokens"),
     "learning_rate": ("Learning rate", ""),
     "gradient_norm": ("Norm of the gradient", ""),
