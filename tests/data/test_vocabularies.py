@@ -53,7 +53,9 @@ def corpus(tmp_path) -> DataConfig:
 
 def test_a_shared_vocabulary_is_trained_on_both_sides(corpus):
     shared = make_tokenizers(corpus)
-    assert shared.source is shared.target
+    plain = make_tokenizers(DataConfig(**{**vars(corpus), "normalisation": "identity"}))
+    assert plain.source is plain.target == shared.target
+    assert shared.source.encode(SENTENCES) == shared.target.encode(SENTENCES)
     for row in shared.source.encode([SENTENCES[0], SENTENCES[0].upper()]):
         assert UNK not in row
 

@@ -184,22 +184,23 @@ def test_target_chooses_the_tag_of_every_line(serving, models, tagged, random_pa
     monkeypatch.setattr("transformer.viewing.served.hypotheses", echo)
     with serving([run]) as client:
         [english, *others] = client.get("/languages")[1]
-        assert english["targets"] == ["deu", "fra"]
-        assert [(one["code"], one["targets"]) for one in others] == [("deu", []), ("fra", [])]
+        assert english["targets"] == ["de", "fr"]
+        assert [(one["code"], one["targets"]) for one in others] == [("de", []), ("fr", [])]
         for asked, given in [
             ("a dog\n\nthe cat", ">>fra<<a dog\n\n>>fra<<the cat"),
             (">>fra<< a dog\nthe cat", ">>fra<< a dog\n>>fra<<the cat"),
             ("\n >>fra<<a\n>>pt<< b", "\n >>fra<<a\n>>fra<<>>pt<< b"),
             (["a", ">>Good day<< b", ""], [">>fra<<a", ">>fra<<>>Good day<< b", ""]),
         ]:
-            _, answer = client.post("/translate", asking(asked, target="fra"))
-            assert answer == {"translatedText": given}
+            for target in ("fra", "fr"):
+                _, answer = client.post("/translate", asking(asked, target=target))
+                assert answer == {"translatedText": given}
         text = "\n>>deu<<a dog\n\nthe\n>>fra<<cat\nsees"
         answers = client.post("/answer", {"text": text})[1]["answers"]
         given = ["", ">>deu<<a dog", "", ">>deu<<the", ">>fra<<cat", ">>fra<<sees"]
         assert [one["translation"] for one in answers] == given
         for path, values, sentence in [
-            ("/translate", asking("a dog"), "en to deu, en to fra"),
+            ("/translate", asking("a dog", target="pt"), "en to de, en to fr"),
             ("/translate", asking(">>fra<< a", target="deu"), "asks for >>deu<<, and a text"),
             ("/translate", asking("a\n>>fra<< a", target="deu"), "begins with >>fra<<"),
             ("/translate", asking("a b " * 10, target="deu"), "a sentence of 21 tokens"),

@@ -176,7 +176,8 @@ class DataConfig:
     byte_fallback: bool = False
     """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
     normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
-    """Unicode normalisation in the vocabularies to train: NFKC with spaces tidied, NFKC, none."""
+    """Unicode normalisation of the source: NFKC with spaces tidied, NFKC, none. The target stays as
+    it is written, since translations are compared with raw text."""
     lowercase: bool = False
     """Lower-case all text before it becomes tokens; translations come out in lower case."""
     shared_vocabulary: bool = True

@@ -4,8 +4,8 @@ import hashlib
 import io
 import random
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -204,6 +204,28 @@ def train_tokenizer(
     except RuntimeError as error:
         raise UserError(_explanation(str(error), vocab_size)) from error
     return Tokenizer(model.getvalue(), options.lowercase)
+
+
+def normaliser(rule: str) -> Callable[[str], str]:
+    """What SentencePiece's rule of that name makes of a text."""
+    found = sentencepiece.SentencePieceNormalizer(
+        rule_name=rule, add_dummy_prefix=False, escape_whitespaces=False
+    )
+    return found.normalize
+
+
+def normalised_by(tokenizer: Tokenizer, rule: str) -> Tokenizer:
+    """A tokenizer with the same pieces under the same ids, which normalises text by another rule
+    before it cuts it; in what it decodes there is no difference."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
+    model.normalizer_spec.name = rule
+    spec = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_normalizer_spec()
+    model.normalizer_spec.precompiled_charsmap = sentencepiece_model_pb2.NormalizerSpec.FromString(
+        spec
+    ).precompiled_charsmap
+    return replace(tokenizer, model=model.SerializeToString(deterministic=True))
 
 
 def _sample(sentences: Iterable[str], size: int) -> list[str]:

@@ -16,6 +16,8 @@ from transformer.data.tokenizer import (
     Tokenizer,
     VocabularyOptions,
     load_tokenizer,
+    normalised_by,
+    normaliser,
     save_tokenizer,
     train_tokenizer,
 )
@@ -89,13 +91,18 @@ def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
     """The user's own tokenizers, or new ones trained on the training split; `tell` hears how far
     reading it is.
 
+    New ones normalise the source alone: translations are compared with what people wrote. With a
+    shared vocabulary both have the same pieces and ids.
+
     Raises UserError when that fails, or when a shared vocabulary is asked of two models.
     """
     paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
     if data.shared_vocabulary:
-        models = [load_tokenizer(path, data.lowercase) for path in paths] or [
-            _train(data, data.sides, tell)
-        ]
+        models = [load_tokenizer(path, data.lowercase) for path in paths]
+        if not paths:
+            models = [_train(data, data.sides, tell)]
+            if len(data.sides) == 2 and data.normalisation != "identity":
+                return Tokenizers(normalised_by(models[0], data.normalisation), models[0])
         if models[0] != models[-1]:
             raise UserError(
                 f"{paths[0]} and {paths[1]} are different tokenizers: "
@@ -120,8 +127,11 @@ def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
     columns = [("source", "target").index(side) for side in sides]
     languages = " and ".join(getattr(data, side) for side in sides)
     pairs = told_of(read_pairs(data, "train"), f"reading for the vocabulary of {languages}", tell)
-    sentences = (pair[column] for pair in pairs for column in columns)
-    options = VocabularyOptions(data.byte_fallback, data.normalisation, data.lowercase)
+    rule = "identity" if "target" in sides else data.normalisation
+    normalise = normaliser(data.normalisation) if len(sides) == 2 else str
+    written = ((normalise(source), target) for source, target in pairs)
+    sentences = (pair[column] for pair in written for column in columns)
+    options = VocabularyOptions(data.byte_fallback, rule, data.lowercase)
     try:
         return train_tokenizer(sentences, data.tokenizer, data.vocab_size, options)
     except UserError as error:
