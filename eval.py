@@ -66,32 +66,37 @@ def main(words: list[str]) -> None:
         record |= {"checkpoint": label, "decode": vars(config.decode)}
         translations = None
         if translator:
-            translations, scored = score_translations(command, config, translator, test_set.pairs)
+            translations, scored = score_translations(command, config, translator, test_set)
             record |= scored
         if other:
-            record |= compare_with(other, command, config, test_set.pairs, translations)
+            record |= compare_with(other, command, config, test_set, translations)
         record["losses"] = score_likelihood(config, params, tokenizers, test_set.pairs)
         keep(command, config, test_set.stem, record, translations)
-        results.append((test_set.pairs, record, translations))
+        results.append((test_set, record, translations))
     if command.report:
         write_report(command, config, (params, label), tokenizers, results)
 
 
 def chosen(command: EvalCommand, data: DataConfig) -> list:
     """The test sets that the command names, or the split."""
-    from transformer.data.test_sets import in_files, of_sacrebleu, split_of
+    from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
     from transformer.errors import UserError
 
-    of_translators = ("compare", "lowercased", "details", "sacrebleu")
+    of_translators = ("compare", "lowercased", "details", "sacrebleu", "references")
     if len(data.sides) == 1 and (asked := [n for n in of_translators if getattr(command, n)]):
         raise UserError(f"{command.run} is no translator: leave out --{' and --'.join(asked)}")
     named = in_files(data, command.test_files) if command.test_files else []
     named += [of_sacrebleu(data, name) for name in command.sacrebleu]
-    return named or [split_of(data, command.split)]
+    found = named or [split_of(data, command.split)]
+    if not command.references:
+        return found
+    if len(found) > 1:
+        raise UserError(f"--references are those of one test set, and {len(found)} are named")
+    return [with_references(found[0], command.references)]
 
 
 def score_translations(
-    command: EvalCommand, config: Config, translator, pairs
+    command: EvalCommand, config: Config, translator, test_set
 ) -> tuple[list[str], dict]:
     """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
     import time
@@ -101,18 +106,19 @@ def score_translations(
     from transformer.evaluation.scores import bleu_metric, doubt, few_long, score
 
     start = time.perf_counter()
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    sources, references = map(list, zip(*test_set.pairs))
+    more = test_set.more_references
     found = [best for best, *_ in hypotheses(translator, sources)]
     translations = [one.text for one in found]
     seconds = time.perf_counter() - start
     print(
         f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
-        f"{seconds:.0f} s, {len(pairs) / seconds:.1f} sentences/s, compiling included"
+        f"{seconds:.0f} s, {len(sources) / seconds:.1f} sentences/s, compiling included"
     )
     if truncated := sum(one.truncated for one in found):
         print(truncation(translator, truncated, len(found)))
     language, tokenizer = config.data.target, config.data.bleu_tokenizer
-    scores = score(translations, references, language, command.lowercased, tokenizer)
+    scores = score(translations, references, language, command.lowercased, tokenizer, more)
     print(*scores, COMPARABLE, sep="\n")
     metric = bleu_metric(language, tokenizer)
     for told in (doubt(language, tokenizer), few_long(references, metric)):
@@ -120,8 +126,8 @@ def score_translations(
             print(told)
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-        print(*by_length(lengths, translations, references, metric), sep="\n")
-        print(extremes(sources, references, translations, command.details))
+        print(*by_length(lengths, translations, references, metric, more), sep="\n")
+        print(extremes(sources, references, translations, command.details, more))
     record = {"seconds": round(seconds, 1), "truncated": truncated}
     return translations, record | {"scores": [metric.to_dict() for metric in scores]}
 
@@ -153,7 +159,7 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
 
 
 def compare_with(
-    other: tuple, command: EvalCommand, config: Config, pairs, translations: list[str]
+    other: tuple, command: EvalCommand, config: Config, test_set, translations: list[str]
 ) -> dict:
     """Translates with the other run, too; prints which one is better by each metric."""
     from transformer.decoding.translator import translate
@@ -161,10 +167,11 @@ def compare_with(
     from transformer.evaluation.scores import metrics
 
     translator, label = other
-    theirs = translate(translator, [source for source, _ in pairs])
+    sources, references = map(list, zip(*test_set.pairs))
+    theirs = translate(translator, sources)
     print(f"\nfirst: {command.run}; second: {label}")
     by = metrics(config.data.target, config.data.bleu_tokenizer)
-    found = compare(translations, theirs, [target for _, target in pairs], by)
+    found = compare(translations, theirs, references, by, test_set.more_references)
     print(*found, sep="\n")
     return {"compared": {"with": label, "metrics": [one.to_dict() for one in found]}}
 

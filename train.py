@@ -217,8 +217,7 @@ def train(command: TrainCommand) -> None:
         plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
         held_out_plan = plan_to_score(config, held_out)
         validation = list(read_pairs(config.data, "validation")) if translates else []
-        references = [target for _, target in validation]
-        scorer = ValidationScorer(config.data, config.train.best_by, references)
+        scorer = ValidationScorer(config.data, config.train.best_by, [t for _, t in validation])
 
         # The state before: where this run stopped, or the weights of another.
         if resuming:

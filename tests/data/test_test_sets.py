@@ -1,16 +1,19 @@
 """Test sets by split, by file, and by sacreBLEU's names, against sacreBLEU's own command."""
 
+import gzip
 import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sacrebleu.dataset import DATASETS
 from sacrebleu.dataset.base import Dataset
 
 from transformer.config import DataConfig
-from transformer.data.test_sets import in_files, of_sacrebleu, split_of
+from transformer.data.corpus import read_pairs
+from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
 from transformer.errors import UserError
 
 DATA = DataConfig(source="en", target="de", swap_files=True)
@@ -31,9 +34,52 @@ def test_each_pair_of_files_is_a_test_set(files):
     first, second = in_files(data, ["a.en", "a.de", "b.tsv"])
     assert (first.name, first.stem) == ("a.en and a.de", "a")
     assert first.pairs == [("one", "eins"), ("two", "zwei")]
-    assert (second.name, second.stem, second.pairs) == ("b.tsv", "b", [("three", "drei")])
+    assert (second.name, second.stem, second.pairs) == ("b.tsv", "b", [("drei", "three")])
     with pytest.raises(UserError, match=r"b\.tsv has no target file|a\.en has no target file"):
         in_files(data, ["b.tsv", "a.en"])
+
+
+@pytest.mark.parametrize("name", ["b.tsv", "b.tsv.gz"])
+@pytest.mark.parametrize(
+    "swap, columns, pair",
+    [
+        (False, (1, 2), ("drei", "three")),
+        (True, (1, 2), ("three", "drei")),
+        (True, (2, 1), ("drei", "three")),
+        (True, (1, 3), ("three!", "drei")),
+    ],
+)
+def test_a_table_is_read_as_the_config_reads_those_of_training(files, name, swap, columns, pair):
+    (files / "b.tsv").write_text("drei\tthree\tthree!\n")
+    (files / "b.tsv.gz").write_bytes(gzip.compress((files / "b.tsv").read_bytes()))
+    data = replace(DATA, swap_files=swap, tsv_columns=columns)
+    [found] = in_files(data, [name])
+    assert (found.name, found.stem, found.pairs) == (name, "b", [pair])
+    assert list(read_pairs(replace(data, dataset="", train_files=(name,)), "train")) == [pair]
+
+
+def test_what_is_wrong_with_test_files_names_their_flag(files):
+    for names, words in (
+        (["a.en"], "--test-files: a.en has no target file"),
+        (["a.en", "gone"], "--test-files: no file gone; beside it"),
+        (["."], r"--test-files: \. "),
+    ):
+        with pytest.raises(UserError, match=words):
+            in_files(DATA, names)
+
+
+def test_several_files_of_references_take_the_place_of_one(files):
+    for name, text in {"1": "EINS\nZWEI\n", "2": "I\nII\n", "3": "I\n"}.items():
+        (files / name).write_text(text)
+    [test_set] = in_files(DATA, ["a.en", "a.de"])
+    found = with_references(test_set, ["1", "2"])
+    assert found.pairs == [("one", "EINS"), ("two", "ZWEI")]
+    assert (found.more_references, found.name) == ((["I", "II"],), test_set.name)
+    assert with_references(test_set, ["2"]).more_references == ()
+    with pytest.raises(UserError, match=r"--references: 3 has 1 lines, and a\.en .* 2 sentences"):
+        with_references(test_set, ["1", "3"])
+    with pytest.raises(UserError, match="--references: no file gone"):
+        with_references(test_set, ["gone"])
 
 
 def test_a_split_is_what_the_config_says(files):
@@ -93,8 +139,12 @@ def test_what_sacrebleu_does_not_have_is_told(folder, monkeypatch):
         of_sacrebleu(DATA, "wmt17")
 
 
-def test_several_references_are_refused(folder, monkeypatch):
+def test_all_references_of_sacrebleus_are_read(folder, monkeypatch):
     several = DATASETS["wmt14/full"]
-    monkeypatch.setattr(several, "get_reference_files", lambda languages: ["a", "b"])
-    with pytest.raises(UserError, match="2 references a sentence"):
-        of_sacrebleu(DATA, "wmt14/full")
+    files = [str(folder / name) for name in ("a", "b")]
+    for file, text in zip(files, ("eins\nzwei\n", "ein\nzwo\n")):
+        Path(file).write_text(text)
+    monkeypatch.setattr(several, "get_reference_files", lambda languages: files)
+    found = of_sacrebleu(DATA, "wmt14/full")
+    assert found.pairs == [("one", "eins"), ("two", "zwei")]
+    assert found.more_references == (["ein", "zwo"],)

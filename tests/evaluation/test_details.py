@@ -1,8 +1,15 @@
 """BLEU by length, and the best and the worst, against sacreBLEU's own on the same sentences."""
 
+import pytest
 import sacrebleu
 
-from transformer.evaluation.details import by_length, extremes
+from transformer.evaluation.details import (
+    by_length,
+    extremes,
+    groups_by_length,
+    word_for_word,
+    worst_and_best,
+)
 from transformer.evaluation.scores import bleu_metric
 
 METRIC = bleu_metric("de")
@@ -57,3 +64,14 @@ def test_the_worst_and_the_best_are_shown_with_their_place():
         f"  output     {references[3]}",
     ]
     assert extremes(["a"], ["b"], ["c"], 5).count("worst") == 1
+
+
+def test_the_nearest_of_several_references_counts():
+    references, more = ["eins zwei drei vier"] * 2, [["a b c d", "eins zwei"]]
+    outputs = ["a b c d", "eins zwei drei vier"]
+    assert word_for_word(references, outputs, more).startswith("2 of 2 translations are a ref")
+    assert word_for_word(references, outputs).startswith("1 of 2 translations are the ref")
+    [worst] = worst_and_best(["s", "t"], references, outputs, 1, more)["worst"]
+    assert worst.score == 100 and worst.reference == references[0]
+    [row] = groups_by_length([3, 3], outputs, references, METRIC, more)
+    assert row.bleu.value == pytest.approx(100)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import sacrebleu
-from sacrebleu.metrics import TER
+from sacrebleu.metrics import BLEU, CHRF, TER
 
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu, doubt, measure, metrics, score
@@ -101,6 +101,17 @@ def test_the_tokenizer_may_be_chosen_and_the_signature_says_which():
     assert "tok:char" in lowercased.signature
     expected = sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], tokenize="char").score
     assert bleu(HYPOTHESES, REFERENCES, "xx", "char") == pytest.approx(expected)
+
+
+def test_several_references_count_as_sacrebleu_counts_them():
+    more = [[line.replace("Haus", "Gebäude") for line in HYPOTHESES], REFERENCES[::-1]]
+    found = score(HYPOTHESES, REFERENCES, "de", more_references=more)
+    streams = [REFERENCES, *more]
+    for one, metric in zip(found, (BLEU(), CHRF(), CHRF(word_order=2), TER())):
+        assert one.value == pytest.approx(metric.corpus_score(HYPOTHESES, streams).score)
+        assert one.signature.startswith("nrefs:3|")
+    with pytest.raises(UserError, match="5 translations and 4 references"):
+        score(HYPOTHESES, REFERENCES, "de", more_references=[REFERENCES[:4]])
 
 
 def test_an_unknown_code_is_scored_by_13a_and_doubted():

@@ -1,5 +1,6 @@
 """A report of a run whose name, test set and data are as nasty as texts can be."""
 
+from transformer.data.test_sets import TestSet
 from transformer.evaluation.scores import score
 from transformer.runs.starts import Start
 from transformer.viewing.report import Seen, chosen_sentences, examined, write_page
@@ -23,7 +24,7 @@ def write_report(path, model):
         "scores": [one.to_dict() for one in scores],
         "losses": [{"name": "nats/token", "value": 1.5, "interval": None}],
     }  # fmt: skip
-    result = (PAIRS, record, outputs)
+    result = (TestSet(NASTY, "nasty", PAIRS), record, outputs)
     seen = Seen(
         run=NASTY,
         checkpoint="best: step 20",

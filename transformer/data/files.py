@@ -38,20 +38,21 @@ BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, *((zstd.ZstdError,) if 
 """What reading a damaged file may raise."""
 
 
-def corpora(data: DataConfig, split: Split) -> list[Corpus]:
+def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
     """The corpora of a split, their files checked to exist; none when it names no files.
 
-    Raises UserError naming the setting, and what is beside a missing file.
+    Raises UserError naming the setting, by default `data.SPLIT_files`, and what is beside a missing
+    file.
     """
-    setting = f"data.{split}_files"
+    setting = setting or f"data.{split}_files"
     names = list(getattr(data, f"{split}_files"))
     found = []
     while names:
-        width = 1 if _is_table(names[0]) else len(data.sides)
+        width = 1 if is_table(names[0]) else len(data.sides)
         corpus, names = names[:width], names[width:]
-        if data.label_column and not _is_table(corpus[0]):
+        if data.label_column and not is_table(corpus[0]):
             raise UserError(f"{setting}: {corpus[0]} is no .tsv file, and data.label_column is set")
-        if len(corpus) < width or len({_is_table(name) for name in corpus}) > 1:
+        if len(corpus) < width or len({is_table(name) for name in corpus}) > 1:
             raise UserError(
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
                 "file, or one .tsv file, and so on for more corpora"
@@ -77,7 +78,7 @@ def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str
     that is not UTF-8, a file that is damaged.
     """
     for corpus in found:
-        if _is_table(corpus[0].name):
+        if is_table(corpus[0].name):
             pairs = _table_pairs(data, *corpus)
         elif len(corpus) == 2:
             pairs = _parallel_pairs(*corpus)
@@ -92,7 +93,13 @@ def one_sided(data: DataConfig, text: str) -> tuple[str, str]:
     return (text, "") if data.source else ("", text)
 
 
-def _is_table(name: str) -> bool:
+def read_lines(setting: str, name: str) -> list[str]:
+    """The lines of one text file. Raises UserError naming the setting, or the line."""
+    return list(_lines(_existing(setting, Path(name).expanduser())))
+
+
+def is_table(name: str) -> bool:
+    """Whether a file is a table by its name: .tsv, or that and compressed."""
     path = Path(name)
     return path.suffix == ".tsv" or (path.suffix in COMPRESSED and path.stem.endswith(".tsv"))
 

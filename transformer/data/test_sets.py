@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
-from transformer.data.files import corpora
+from transformer.data.files import COMPRESSED, corpora, is_table, read_lines
 from transformer.data.languages import same_language
 from transformer.errors import UserError
 
@@ -22,6 +22,8 @@ class TestSet:
     stem: str
     """How the names of files call it."""
     pairs: list[tuple[str, str]]
+    more_references: tuple[list[str], ...] = ()
+    """Further references of the same sentences, beside those of the pairs."""
 
     __test__ = False  # or pytest takes it for a test
 
@@ -37,15 +39,33 @@ def split_of(data: DataConfig, split: str) -> TestSet:
 
 
 def in_files(data: DataConfig, files: Sequence[str]) -> list[TestSet]:
-    """A test set for each source and reference file, or table, read as the config says.
+    """A test set for each source and reference file, in this order, or table, whose columns are
+    those that the config says.
 
     Raises UserError for a missing or unreadable file, and files of different lengths.
     """
     named = replace(data, dataset="", test_files=tuple(files))
     return [
-        _of_files(data, corpus, " and ".join(map(str, corpus)), corpus[0].stem)
-        for corpus in corpora(named, "test")
+        _of_files(data, corpus, " and ".join(map(str, corpus)), _stem(corpus[0]))
+        for corpus in corpora(named, "test", "--test-files")
     ]
+
+
+def with_references(test_set: TestSet, names: Sequence[str]) -> TestSet:
+    """The test set with the references of these files, one or several, instead of its own.
+
+    Raises UserError for a file that cannot be read, or has another number of lines.
+    """
+    columns = [read_lines("--references", name) for name in names]
+    for name, column in zip(names, columns):
+        if len(column) != len(test_set.pairs):
+            raise UserError(
+                f"--references: {name} has {len(column):,} lines, and {test_set.name} has "
+                f"{len(test_set.pairs):,} sentences: line k of one must translate line k of the "
+                "other"
+            )
+    pairs = [(source, reference) for (source, _), reference in zip(test_set.pairs, columns[0])]
+    return replace(test_set, pairs=pairs, more_references=tuple(columns[1:]))
 
 
 def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
@@ -78,14 +98,18 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
             f"--sacrebleu {name}: its files cannot be had ({str(error) or type(error).__name__}); "
             f"where there is a network, sacrebleu -t {name} -l {languages} --echo src fetches them"
         ) from error
-    if len(references) > 1:
-        raise UserError(
-            f"--sacrebleu {name} has {len(references)} references a sentence, and eval.py reads one"
-        )
-    return _of_files(data, [source, *references], name, name.replace("/", "_"))
+    found = _of_files(data, [source, references[0]], name, name.replace("/", "_"))
+    return with_references(found, [*map(str, references)]) if references[1:] else found
 
 
 def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) -> TestSet:
     files = tuple(map(str, corpus))
-    alone = replace(data, dataset="", test_files=files, swap_files=False)
+    # Of two files the first is the source, whatever those of the config are.
+    swapped = data.swap_files and is_table(files[0])
+    alone = replace(data, dataset="", test_files=files, swap_files=swapped)
     return TestSet(name, stem, list(read_pairs(alone, "test")))
+
+
+def _stem(path: Path) -> str:
+    """The name of a file without its ending, and without that of its compression."""
+    return (path.with_suffix("") if path.suffix in COMPRESSED else path).stem

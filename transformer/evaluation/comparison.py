@@ -53,6 +53,7 @@ def compare(
     second: Sequence[str],
     references: Sequence[str],
     metrics: Sequence[Metric],
+    more_references: Sequence[Sequence[str]] = (),
 ) -> list[Comparison]:
     """Two lists of translations of the same sentences, by the metrics of scores.py; sacreBLEU's
     numbers of samples (1,000 and 10,000) and its seed. Where there is no difference, each sample
@@ -60,7 +61,8 @@ def compare(
     systems = [("first", list(first)), ("second", list(second))]
     by_name = dict(zip(NAMES, metrics))
     found = {
-        kind: PairedTest(systems, by_name, [list(references)], kind)() for kind in ("bs", "ar")
+        kind: PairedTest(systems, by_name, [*map(list, (references, *more_references))], kind)()
+        for kind in ("bs", "ar")
     }
     signatures, bootstrapped = found["bs"]
     _, randomised = found["ar"]

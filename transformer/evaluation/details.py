@@ -33,7 +33,11 @@ class Example(NamedTuple):
 
 
 def groups_by_length(
-    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metric: BLEU
+    lengths: Sequence[int],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    metric: BLEU,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> Iterator[Group]:
     """Fifths of the sentences, from the shortest sources to the longest.
 
@@ -46,18 +50,23 @@ def groups_by_length(
     for number in np.unique(group):
         chosen = np.flatnonzero(group == number)
         ours, theirs = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
-        bleu = measure(metric, ours, theirs)
+        others = [[more[i] for i in chosen] for more in more_references]
+        bleu = measure(metric, ours, theirs, others)
         inside = lengths[chosen]
         ratio = len("".join(ours)) / max(1, len("".join(theirs)))
         yield Group(int(inside.min()), int(inside.max()), len(chosen), bleu, ratio)
 
 
 def by_length(
-    lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metric: BLEU
+    lengths: Sequence[int],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    metric: BLEU,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> Iterator[str]:
     """`groups_by_length` as lines of text."""
     yield "length of the source    sentences    BLEU (95 % interval)    translation to reference"
-    for one in groups_by_length(lengths, hypotheses, references, metric):
+    for one in groups_by_length(lengths, hypotheses, references, metric, more_references):
         low, high = one.bleu.low, one.bleu.high
         span = f"{one.shortest} to {one.longest} tokens"
         interval = "" if low is None else f"({low:.1f} to {high:.1f})"
@@ -67,15 +76,20 @@ def by_length(
 
 
 def worst_and_best(
-    sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], count: int
+    sources: Sequence[str],
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    count: int,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> dict[str, list[Example]]:
-    """The `count` "worst" and the `count` "best" translations, by chrF++ of each sentence.
+    """The `count` "worst" and the `count` "best" translations, by chrF++ of each sentence, shown
+    with the first reference.
 
     BLEU says little of single sentences: most have no four words in a row that agree.
     """
     metric = CHRF(word_order=2)
-    pairs = zip(hypotheses, references)
-    found = np.asarray([metric.sentence_score(ours, [theirs]).score for ours, theirs in pairs])
+    rows = zip(hypotheses, references, *more_references)
+    found = np.asarray([metric.sentence_score(ours, theirs).score for ours, *theirs in rows])
     order = np.lexsort(([len(line) for line in references], found))  # of equals the shorter first
     return {
         name: [
@@ -86,18 +100,28 @@ def worst_and_best(
     }
 
 
-def word_for_word(references: Sequence[str], hypotheses: Sequence[str]) -> str:
-    """How many translations are the reference itself, as a sentence."""
-    equal = sum(ours == theirs for ours, theirs in zip(hypotheses, references))
-    return f"{equal:,} of {len(hypotheses):,} translations are the reference word for word"
+def word_for_word(
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    more_references: Sequence[Sequence[str]] = (),
+) -> str:
+    """How many translations are the reference itself, or one of them, as a sentence."""
+    rows = zip(hypotheses, references, *more_references)
+    equal, which = sum(ours in theirs for ours, *theirs in rows), "a" if more_references else "the"
+    return f"{equal:,} of {len(hypotheses):,} translations are {which} reference word for word"
 
 
 def extremes(
-    sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str], count: int
+    sources: Sequence[str],
+    references: Sequence[str],
+    hypotheses: Sequence[str],
+    count: int,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> str:
     """`worst_and_best` as text."""
-    blocks = [word_for_word(references, hypotheses)]
-    for name, examples in worst_and_best(sources, references, hypotheses, count).items():
+    blocks = [word_for_word(references, hypotheses, more_references)]
+    found = worst_and_best(sources, references, hypotheses, count, more_references)
+    for name, examples in found.items():
         for one in examples:
             blocks.append(
                 f"{name}, chrF2++ {one.score:.1f}, line {one.line}\n  source     {one.source}\n"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
@@ -58,19 +59,23 @@ def score(
     language: str,
     also_lowercased: bool = False,
     tokenizer: str = "auto",
+    more_references: Sequence[Sequence[str]] = (),
 ) -> list[Score]:
     """BLEU (cased), chrF, chrF++ and TER of detokenized text against raw references.
 
     The language, such as "de", decides how BLEU and TER find words: see `metrics`. With
     `also_lowercased` there is BLEU of lower-cased text too, under a name that says so.
+    `more_references` are lists of further references of the same sentences.
     The interval comes from resampling the sentences 1,000 times (Koehn, 2004).
     Raises UserError when the counts differ, which sacreBLEU would overlook.
     """
-    _check_counts(hypotheses, references)
-    found = [measure(metric, hypotheses, references) for metric in metrics(language, tokenizer)]
+    for one in (references, *more_references):
+        _check_counts(hypotheses, one)
+    measured = partial(measure, more_references=more_references)
+    found = [measured(metric, hypotheses, references) for metric in metrics(language, tokenizer)]
     if also_lowercased:
         metric = bleu_metric(language, tokenizer, lowercase=True)
-        lowercased = measure(metric, hypotheses, references)
+        lowercased = measured(metric, hypotheses, references)
         found.insert(1, replace(lowercased, name="BLEU of lower-cased text"))
     return found
 
@@ -87,9 +92,14 @@ def metrics(language: str, tokenizer: str = "auto") -> list[Metric]:
     return [bleu_metric(language, tokenizer), CHRF(), CHRF(word_order=2), ter]
 
 
-def measure(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def measure(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    more_references: Sequence[Sequence[str]] = (),
+) -> Score:
     """One metric, with its interval."""
-    hypotheses, references = list(hypotheses), [list(references)]
+    hypotheses, references = list(hypotheses), [*map(list, (references, *more_references))]
     try:
         result = metric.corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)
     except TypeError:  # sacreBLEU fails when some resamples score 0 and some do not

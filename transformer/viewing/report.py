@@ -11,6 +11,7 @@ import jinja2
 
 from transformer.config import Config
 from transformer.config.files import to_json
+from transformer.data.test_sets import TestSet
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.translator import make_translator, translate
 from transformer.errors import UserError
@@ -96,19 +97,23 @@ def write_page(path: Path, seen: Seen) -> None:
 
 
 def examined(
-    config: Config, tokenizers: Tokenizers, pairs: Pairs, record: dict, translations: list | None
+    config: Config,
+    tokenizers: Tokenizers,
+    test_set: TestSet,
+    record: dict,
+    translations: list | None,
 ) -> Tested:
     """What a report shows of a test set."""
     if translations is None:
         return Tested(record)
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    (sources, references), more = zip(*test_set.pairs), test_set.more_references
     lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
     metric = bleu_metric(config.data.target, config.data.bleu_tokenizer)
     return Tested(
         record,
-        list(groups_by_length(lengths, translations, references, metric)),
-        worst_and_best(sources, references, translations, EXAMPLES),
-        word_for_word(references, translations),
+        list(groups_by_length(lengths, translations, references, metric, more)),
+        worst_and_best(sources, references, translations, EXAMPLES, more),
+        word_for_word(references, translations, more),
     )
 
 
@@ -127,11 +132,12 @@ def chosen_sentences(
     config: Config,
     params: Params,
     tokenizers: Tokenizers,
-    result: tuple[Pairs, dict, list | None],
+    result: tuple[TestSet, dict, list | None],
     wanted: Sequence[str],
 ) -> list[Looked]:
     """The sentences that are wanted, or some of the test set, translated, and their maps."""
-    pairs, _, translations = result
+    test_set, _, translations = result
+    pairs = test_set.pairs
     typical = [] if wanted else _typical(tokenizers, pairs)
     if translations is None:
         texts = wanted or [source or target for source, target in (pairs[n] for n in typical)]
