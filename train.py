@@ -270,7 +270,7 @@ def train(command: TrainCommand) -> None:
         f"{of_epoch.target_tokens / of_epoch.batches_per_epoch:,.0f} tokens"
     )
     if first:
-        for remark in scorer.remarks(tokenizers.target.reproduce):
+        for remark in scorer.remarks(tokenizers.target.reproduce) if translates else ():
             say(f"scores      {remark}")
         tags = [token for [token] in tokenizers.source.encode(tokenizers.source.tags)]
         looked = "" if resuming else first_look(config.data, pairs, held_out, tags)
