@@ -118,6 +118,8 @@ def as_text(kind: str, settings: GenerateConfig, found: list) -> list[str]:
     def guessed(some) -> str:
         return ", ".join(f"{guess.word} {guess.probability:.3f}" for guess in some)
 
+    from transformer.decoding.lines import one_line
+
     if kind == "classes":
         return [guessed(found)]
     if kind == "blanks":
@@ -125,7 +127,7 @@ def as_text(kind: str, settings: GenerateConfig, found: list) -> list[str]:
     lines = []
     for one in found[: settings.samples]:
         log_prob = f"{one.log_prob:.3f}\t" if settings.log_probs else ""
-        lines.append(log_prob + " ".join(one.text.splitlines()))
+        lines.append(log_prob + one_line(one.text))
     return lines + [""] * (settings.samples - len(lines))  # a search may find fewer
 
 

@@ -64,6 +64,19 @@ def test_files_give_their_lines_whatever_ends_them(tmp_path, suffix, end, last_e
     assert read(table(tmp_path, mark + lines, f"train.tsv{suffix}")) == PAIRS
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("text", ["One.\rTwo.\r", "One.\r\rTwo.", "\ufeffOne.\rTwo."])
+def test_a_file_whose_lines_end_in_carriage_returns_alone_is_named(tmp_path, text, suffix):
+    data = parallel(tmp_path, text, text, suffix)
+    with pytest.raises(UserError, match=f"s{suffix}: carriage returns alone end its lines"):
+        list(read_pairs(data, "train"))
+
+
+def test_a_carriage_return_in_a_line_is_text(tmp_path):
+    data = parallel(tmp_path, "One.\r", "Ei\rns.\n")
+    assert list(read_pairs(data, "train")) == [("One.", "Ei\rns.")]
+
+
 sentences = st.text(st.characters(exclude_characters="\n\r\t\ufeff", exclude_categories=["Cs"]))
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from transformer.decoding.lines import join_lines, one_line, split_lines
+from transformer.decoding.lines import continued, join_lines, one_line, outer_blanks, split_lines
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,33 @@ def test_a_text_on_one_line():
 def test_each_line_needs_its_separator():
     with pytest.raises(ValueError):
         join_lines(["a", "b"], ["\n"])
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("a b", ("", "a b", "")),
+        ("\t a\u3000", ("\t ", "a", "\u3000")),
+        (" \xa0", (" \xa0", "", "")),
+        ("", ("", "", "")),
+    ],
+)
+def test_the_blanks_around_a_line(line, parts):
+    assert outer_blanks(line) == parts
+
+
+@pytest.mark.parametrize(
+    ("typed", "known", "text", "whole"),
+    [
+        ("Guten", "Guten", "Guten Tag", "Guten Tag"),
+        ("Guten ", "Guten", "Guten Tag", "Guten Tag"),
+        ("Gu", "Gu", "Guten Tag", "Guten Tag"),
+        ("m\xb2", "m2", "m2 und", "m\xb2 und"),
+        ("", "", "Tag", "Tag"),
+        ("\u200b", "", "Tag", "\u200bTag"),
+        ("Tag", "Tag", "Tag", "Tag"),
+        ("a\n", "a", "a\nb", "a\n\nb"),
+    ],
+)
+def test_what_is_added_stands_behind_what_was_typed(typed, known, text, whole):
+    assert continued(typed, known, text) == whole

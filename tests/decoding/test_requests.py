@@ -87,6 +87,8 @@ def test_answers_as_text():
     ]
     assert as_text(4, [NO_ANSWER], listing=False) == [""]
     assert as_text(4, [NO_ANSWER], listing=True) == ["4 |||  ||| -inf"]
+    assert as_text(4, [Answer("a\r\nb\nc")], listing=False) == ["a b c"]
+    assert as_text(4, [Answer("a\u2028b")], listing=False) == ["a\u2028b"]
     scored = Answer("x", log_prob=-3.0, tokens=["a", "b"], log_probs=[-1.0, -2.0])
     assert as_scores(scored) == "-3.000000\t-1.500000"
 
@@ -94,7 +96,7 @@ def test_answers_as_text():
 def test_answers_as_json_keep_what_came_along():
     line = {"text": "a\ndog", "prefix": "ein", "id": 7, "translation": "", "log_probs": [-9.0]}
     request = read(json.dumps(line), "json")
-    assert request.text == "a dog"
+    assert request.text == "a\ndog"
     values = json.loads(as_json(request, [BEST, SECOND], listing=True))
     assert values["id"] == 7 and values["text"] == "a\ndog" and values["prefix"] == "ein"
     assert "log_probs" not in values  # of an earlier answer

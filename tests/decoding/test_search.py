@@ -25,6 +25,7 @@ from transformer.decoding.search import (
     advance,
     advance_greedily,
     finish,
+    keep_more,
     normalise,
     proceed,
     search,
@@ -596,3 +597,27 @@ def test_greedy_and_beam_share_one_state():
     greedy = advance_greedily(config, step, state)
     assert jax.tree.map(jnp.shape, beam) == jax.tree.map(jnp.shape, greedy)
     assert jax.tree.map(jnp.shape, beam) == jax.tree.map(jnp.shape, state)
+
+
+@pytest.mark.parametrize("stop", ["bound", "full", "heuristic"])
+def test_a_search_that_keeps_more_finds_the_same_and_others_behind_them(stop):
+    config, beam = DecodeConfig(beam_size=3, stop=stop), 3
+    table = random_table(2)
+    step = partial(table_step, table)
+
+    def found(kept):
+        cache = {"state": jnp.repeat(jnp.arange(12), beam)}
+        state = keep_more(start(config, cache, jnp.full(12, 7), 7), kept)
+        return finish(config, proceed(BeamSearch(config, beam), step, take_rows, state, 7))
+
+    few, more = found(beam), found(2 * beam)
+    np.testing.assert_array_equal(few.tokens, more.tokens[:, :beam])
+    np.testing.assert_array_equal(few.scores, more.scores[:, :beam])
+    real = np.asarray(more.scores) > IMPOSSIBLE / 2
+    assert (real.sum(1) > beam).mean() > 0.5
+    for sentence, (rows, is_real) in enumerate(zip(np.asarray(more.tokens), real)):
+        texts = [tuple(words(row)) for row in rows[is_real]]
+        assert len(set(texts)) == len(texts)
+        for text, score in zip(texts, np.asarray(more.scores)[sentence]):
+            expected = log_prob(table, sentence, text) / penalty(config, len(text))
+            assert score == pytest.approx(expected, abs=1e-4)

@@ -36,6 +36,7 @@ def found(pieces, small_model, random_params, monkeypatch):
         scores = np.where(table.any(1), -1.0 - np.arange(len(rows)), IMPOSSIBLE)
 
         def series(ensemble, settings, asked, wanted):
+            find.wanted.append(wanted)
             return [
                 SearchResult(np.tile(table, (len(source), 1, 1)), np.tile(scores, (len(source), 1)))
                 for source, _ in asked
@@ -46,6 +47,7 @@ def found(pieces, small_model, random_params, monkeypatch):
         translator = make_translator(config, params, Tokenizers(pieces, pieces))
         return hypotheses(translator, sentences, count, prefixes)
 
+    find.wanted = []
     return find
 
 
@@ -93,3 +95,89 @@ def test_json_says_of_an_output_that_it_is_truncated_and_of_others_nothing():
     said = json.loads(as_json(request, [cut, whole], True))
     assert said["truncated"] is True
     assert [one.get("truncated") for one in said["nbest"]] == [True, None]
+
+
+def spelled(pieces, text):
+    """A text by its characters, where `encode` has longer pieces."""
+    ids = {name: number for number in range(pieces.vocab_size) for name in pieces.pieces([number])}
+    return [ids[character] for character in "\u2581" + text.replace(" ", "\u2581")]
+
+
+def test_a_list_of_the_best_has_each_text_once_with_its_best_score(found, pieces):
+    see, dog = pieces.encode(["we see", "a dog"])
+    assert spelled(pieces, "we see") != see
+    rows = [[*see, EOS], [*spelled(pieces, "we see"), EOS], [*dog, EOS], see, []]
+    for count, texts in ((1, ["we see"]), (2, ["we see", "a dog"]), (4, ["we see", "a dog"])):
+        [of_one] = found(rows, ["the cat"], count)
+        assert [one.text for one in of_one] == texts
+        assert [one.score for one in of_one] == [-1.0, -3.0][: len(texts)]
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(1, 1), (2, 4), (4, 4)])
+def test_a_list_of_the_best_is_searched_for_with_the_whole_beam(found, pieces, count, wanted):
+    found([[*pieces.encode(["we see"])[0], EOS]], ["the cat"], count)
+    assert found.wanted == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text"),
+    [
+        ("we", "we see"),
+        ("we see", "we see"),  # nothing is added
+        ("we s", "we see"),  # inside a word
+        ("we  ", "we  see"),
+        (" we", " we see"),
+        ("WE", "WE see"),  # unknown to the vocabulary, as are those below
+        ("we \N{BAR OF SOAP}", "we \N{BAR OF SOAP} see"),
+        ("we\u2028", "we\u2028see"),
+        ("\N{BAR OF SOAP}\n", "\N{BAR OF SOAP}\nsee"),
+    ],
+)
+def test_a_translation_begins_with_its_prefix_as_it_was_typed(found, pieces, prefix, text):
+    [given], [whole] = pieces.encode([prefix]), pieces.encode(["we see"])
+    added = whole[len(given) :] if whole[: len(given)] == given else spelled(pieces, "see")
+    added = spelled(pieces, "ee")[1:] if prefix == "we s" else added
+    [[one]] = found([[*given, *added, EOS]], ["  a dog "], prefixes=[prefix])
+    assert one.text == text + " "
+    assert list(one.tokens[: len(given)]) == given
+
+
+def test_a_prefix_that_was_cut_is_what_was_read_of_it(found, pieces):
+    [given] = pieces.encode(["we see a dog"])
+    with pytest.warns(UserWarning, match="prefix of"):
+        [[one]] = found([[*given[:3], EOS]], ["a dog"], prefixes=["we see a dog"], max_length=4)
+    assert one.text == pieces.decode([given[:3]])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("a dog\nthe cat", "we see\nwe see"),
+        ("a dog\r\n\r\nthe cat\r\n", "we see\r\n\r\nwe see\r\n"),
+        ("\n a dog\u2028the cat\v\fa\x85", "\n we see\u2028we see\v\fwe see\x85"),
+        ("\ta dog \u3000", "\twe see \u3000"),
+        ("a dog\x1cthe cat", "we see"),
+        ("", ""),
+        ("  ", "  "),
+        (" \n", " \n"),
+        ("\r", "\r"),
+    ],
+)
+def test_lines_their_separators_and_blanks_stay(found, pieces, text, translation):
+    [row] = pieces.encode(["we see"])
+    [[one], [other]] = found([[*row, EOS]], [text, "a dog"])
+    assert (one.text, other.text) == (translation, "we see")
+
+
+def test_a_prefix_begins_the_first_line_that_has_a_word(found, pieces):
+    [row] = pieces.encode(["we see"])
+    [[one]] = found([[*row, EOS]], ["\na dog\nthe cat"], prefixes=["we"])
+    assert one.text == "\nwe see\nwe see"
+    assert one.tokens == (EOS, *row, EOS, *row, EOS)  # for the alignment of each line
+
+
+def test_a_translation_is_one_line_where_its_text_is(found, pieces, monkeypatch):
+    [row] = pieces.encode(["we see"])
+    monkeypatch.setattr(type(pieces), "decode", lambda self, rows: ["a\nb\u2028c"] * len(rows))
+    [[one]] = found([[*row, EOS]], ["a dog"])
+    assert one.text == "a b c"

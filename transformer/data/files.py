@@ -83,7 +83,7 @@ def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str
         elif len(corpus) == 2:
             pairs = _parallel_pairs(*corpus)
         else:
-            pairs = (one_sided(data, line) for line in _lines(*corpus))
+            pairs = (one_sided(data, line) for line in file_lines(*corpus))
         for first, second in pairs:
             yield (second, first) if data.swap_files else (first, second)
 
@@ -95,7 +95,7 @@ def one_sided(data: DataConfig, text: str) -> tuple[str, str]:
 
 def read_lines(setting: str, name: str) -> list[str]:
     """The lines of one text file. Raises UserError naming the setting, or the line."""
-    return list(_lines(_existing(setting, Path(name).expanduser())))
+    return list(file_lines(_existing(setting, Path(name).expanduser())))
 
 
 def is_table(name: str) -> bool:
@@ -132,7 +132,7 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
     chosen = [by_side[side] for side in data.sides]
     if data.label_column:
         chosen.append(data.label_column)
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(file_lines(path), start=1):
         columns = line.split("\t")
         if len(columns) < max(chosen):
             raise UserError(
@@ -152,7 +152,7 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
 def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     """Line k of one file with line k of the other."""
     lengths = [0, 0]
-    for pair in zip_longest(_lines(source), _lines(target)):
+    for pair in zip_longest(file_lines(source), file_lines(target)):
         lengths = [n + (line is not None) for n, line in zip(lengths, pair)]
         if None not in pair:
             yield pair
@@ -163,14 +163,22 @@ def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         )
 
 
-def _lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, split at "\n" alone: text may hold other Unicode separators."""
+def file_lines(path: Path) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, split at "\n" alone: text may hold other Unicode separators.
+
+    Raises UserError for a file that is damaged, not UTF-8, or has "\r" in place of "\n".
+    """
     number = 0
     try:
         with _open(path) as file:
             for number, line in enumerate(file, start=1):
                 # Windows ends lines with "\r\n" and may begin a file with a byte order mark.
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
+                if number == 1 and not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+                    raise UserError(
+                        f"{path}: carriage returns alone end its lines; convert it, for example "
+                        "with: tr '\\r' '\\n' < FILE > NEW_FILE"
+                    )
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
     except UnicodeDecodeError as error:
         raise UserError(

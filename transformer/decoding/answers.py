@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from transformer.decoding.alignment import alignments, pharaoh
+from transformer.decoding.lines import one_line
 from transformer.decoding.requests import Answer, Request
 from transformer.decoding.scoring import score_pairs
 from transformer.decoding.translator import Translator, hypotheses
@@ -38,8 +39,8 @@ def scored(
     translator: Translator, requests: Sequence[Request], aligned: bool
 ) -> list[list[Answer]]:
     """How likely the translation of each request is, token by token."""
-    texts = [request.text for request in requests]
-    found = score_pairs(translator, texts, [request.translation for request in requests])
+    texts = [one_line(request.text) for request in requests]
+    found = score_pairs(translator, texts, [one_line(one.translation) for one in requests])
     links = _links(translator, texts, [one.tokens for one in found], aligned)
     return [
         [

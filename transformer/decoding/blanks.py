@@ -16,6 +16,7 @@ from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import LENGTHS, last_position, longest_text, round_up
+from transformer.decoding.lines import one_line
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params
@@ -41,7 +42,7 @@ def fill_in(
     with a warning, and so are its blanks.
     """
     tokenizer = tokenizers.source
-    asked = [with_blanks(tokenizer, text) for text in texts]
+    asked = [with_blanks(tokenizer, one_line(text)) for text in texts]
     rows = [_fitting(config, ids) for ids, _ in asked]
     found = []
     for (_, places), row, logits in zip(asked, rows, logits_of(config, params, rows)):
@@ -58,7 +59,7 @@ def classify(
     """For each text its `count` likeliest classes; PAD is none. Texts are cut as by `fill_in`."""
     names = tokenizers.target.names
     found = []
-    rows = [_fitting(config, ids) for ids in tokenizers.source.encode(list(texts))]
+    rows = [_fitting(config, ids) for ids in tokenizers.source.encode([*map(one_line, texts)])]
     for logits in logits_of(config, params, rows):
         found.append(_best(logits[0, 1:], count, lambda ids: [names[id] for id in ids]))
     return found

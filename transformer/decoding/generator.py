@@ -17,9 +17,10 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import last_position, longest_text, round_up
 from transformer.decoding.ensemble import Caches, Ensemble, make_ensemble
+from transformer.decoding.lines import continued, one_line
 from transformer.decoding.sampling import Choice, Sampling, start_sampling
 from transformer.decoding.schedule import State, proceed, search_on, with_room
-from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, start
+from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, keep_more, start
 from transformer.model.batch import BOS, EOS, PAD
 from transformer.model.cached_decoder import FIRST_LENGTH, DecodingParams, init_cache, prefill
 from transformer.model.params import Params
@@ -63,7 +64,9 @@ class Generator:
             no_repeat_ngram=asked.no_repeat_ngram,
             repetition_penalty=asked.repetition_penalty,
         )
-        return BeamSearch(settings, asked.samples) if asked.beam_size else Sampling(settings)
+        if not asked.beam_size:
+            return Sampling(settings)
+        return BeamSearch(settings, 1 if asked.samples == 1 else asked.beam_size)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ def make_generator(
 def continuations(
     generator: Generator, prompts: Sequence[str], numbers: Sequence[int] | None = None
 ) -> list[list[Continuation]]:
-    """`samples` continuations of each prompt, or the best `beam_size` that a search finds.
+    """`samples` continuations of each prompt, or the best ones that a search finds, best first, no
+    two of one text.
 
     What is drawn for a prompt depends on the seed and its number (its place, if there are no
     `numbers`), not on the others. Of a prompt that is longer than `decode.max_source_length`, or
@@ -100,7 +104,7 @@ def continuations(
         state = _start(generator, [encoded[i] for i in batch], [numbers[i] for i in batch])
         result = search_on(generator.ensemble, generator.method, state)
         for row, i in enumerate(batch):
-            found[i] = _read(generator, encoded[i], result, row)
+            found[i] = _read(generator, prompts[i], encoded[i], result, row)
     return found
 
 
@@ -112,7 +116,7 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
     while not np.asarray(state.done).all():
         state = with_room(state)
         state, result = proceed(generator.ensemble, generator.method, state, tokens=1)
-        text = _read(generator, ids, result, 0)[0].text
+        text = _read(generator, prompt, ids, result, 0)[0].text
         whole = text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
         if whole.startswith(shown):
             yield whole[len(shown) :]
@@ -120,8 +124,8 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
 
 
 def _fitting(generator: Generator, prompt: str) -> list[int]:
-    """BOS and the tokens of a prompt, or its last ones."""
-    [ids] = generator.tokenizer.encode([prompt])
+    """BOS and the tokens of a prompt, on one line, or its last ones."""
+    [ids] = generator.tokenizer.encode([one_line(prompt)])
     most = longest_text(generator.ensemble.models, generator.decode)
     if len(ids) > most:
         warnings.warn(
@@ -143,7 +147,8 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
     begun = caches, jnp.asarray(limits), settings.max_tokens
     last = jnp.asarray(table[:, -1])
     if isinstance(generator.method, BeamSearch):
-        return start(generator.method.settings, *begun, last)
+        state = start(generator.method.settings, *begun, last)
+        return state if settings.samples == 1 else keep_more(state, 2 * settings.beam_size)
     keys = np.resize(np.asarray(numbers, np.uint32), len(table))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
     choice = Choice(
@@ -198,14 +203,20 @@ def _read_prompts(
 
 
 def _read(
-    generator: Generator, prompt: list[int], result: SearchResult, row: int
+    generator: Generator, typed: str, prompt: list[int], result: SearchResult, row: int
 ) -> list[Continuation]:
-    """What was found for one prompt."""
-    found = []
+    """What was found for one prompt; by a search, of those with one text the best."""
+    found: list[Continuation] = []
+    texts: set[str] = set()
+    known = _text(generator, prompt)
+    is_search = isinstance(generator.method, BeamSearch)
     for tokens, score in zip(result.tokens[row].tolist(), np.asarray(result.scores[row])):
         if score > IMPOSSIBLE / 2:
             added = tuple(token for token in tokens if token != PAD)
-            found.append(Continuation(_text(generator, [*prompt, *added]), float(score), added))
+            text = continued(typed, known, _text(generator, [*prompt, *added]))
+            if not (is_search and text in texts):
+                found.append(Continuation(text, float(score), added))
+            texts.add(text)
     return found
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, Literal
 
+from transformer.decoding.lines import one_line
 from transformer.errors import UserError
 
 Form = Literal["text", "tsv", "json"]
@@ -81,7 +82,7 @@ def _of_object(values: dict[str, Any], scoring: bool) -> Request:
     for name in FIELDS:
         if not isinstance(values.get(name, None if name in needed else ""), str):
             raise UserError(f"{name!r} must be a text")
-    read = {name: " ".join(values.get(name, "").splitlines()) for name in FIELDS}
+    read = {name: values.get(name, "") for name in FIELDS}
     return Request(**read, others=_without_answer(values))
 
 
@@ -123,9 +124,10 @@ def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:
     with number and score between bars, as Moses has them; with an alignment, that behind bars."""
     lines = []
     for answer in answers:
-        parts = [answer.translation]
+        text = answer.translation
+        parts = [one_line(text) if "\n" in text else text]
         if listing:
-            parts = [str(number), answer.translation, f"{answer.score:.6f}"]
+            parts = [str(number), *parts, f"{answer.score:.6f}"]
         if answer.alignment is not None:
             parts.append(answer.alignment)
         lines.append(" ||| ".join(parts))

@@ -39,8 +39,8 @@ class SearchState:
     last        [B, W]     the token chosen last, BOS at first
     open        [B, W, L]  hypotheses that go on, PAD after `position`
     log_probs   [B, W]     their summed log-probabilities
-    ended       [B, W, L]  the best hypotheses that ended in EOS, best first
-    scores      [B, W]     their normalised scores, IMPOSSIBLE where there is none
+    ended       [B, K, L]  the best hypotheses that ended in EOS, best first; K is W or more
+    scores      [B, K]     their normalised scores, IMPOSSIBLE where there is none
     limits      [B]        most tokens for each sentence, EOS included
     done        [B]        sentences that nothing can change any more
     cache       the step function's own, with B * W rows
@@ -61,7 +61,7 @@ class SearchState:
 
 @struct.dataclass
 class SearchResult:
-    """Hypotheses, best first: tokens [B, W, L] with EOS, then PAD; normalised scores [B, W].
+    """Hypotheses, best first: tokens [B, K, L] with EOS, then PAD; normalised scores [B, K].
 
     Those that reached the limit without an end come behind all that ended.
     """
@@ -114,6 +114,16 @@ def start(
         done=limits <= 0,
         cache=cache,
         prefix=prefix,
+    )
+
+
+def keep_more(state: SearchState, count: int) -> SearchState:
+    """A search that has not begun, with room for `count` ended hypotheses of a sentence. It finds
+    the same ones as before, and behind them others that ended on the way."""
+    added = ((0, 0), (0, count - state.scores.shape[1]))
+    return state.replace(
+        ended=jnp.pad(state.ended, (*added, (0, 0)), constant_values=PAD),
+        scores=jnp.pad(state.scores, added, constant_values=IMPOSSIBLE),
     )
 
 
@@ -287,12 +297,13 @@ def length_penalty(config: DecodeConfig, length: Array | float) -> Array | float
 def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array, "B"]:
     """Whether each sentence can stop (`decode.stop`), or has reached its limit."""
     at_limit = state.position >= state.limits
-    are_full = (state.scores > IMPOSSIBLE / 2).all(1)
+    best = state.scores[:, : state.log_probs.shape[1]]
+    are_full = (best > IMPOSSIBLE / 2).all(1)
     if config.stop == "full":
         return at_limit | are_full
     if config.stop == "heuristic":
         if_ended = normalise(config, state.log_probs.max(1), state.position)
-        return at_limit | are_full & (state.scores.min(1) >= if_ended)
+        return at_limit | are_full & (best.min(1) >= if_ended)
     # Log-probabilities only fall and the penalty only grows, so no open hypothesis can score
     # more than its present log-probability at the longest length.
     bound = normalise(config, state.log_probs.max(1), state.limits)
@@ -301,14 +312,13 @@ def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array
 
 def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
     """The ended hypotheses, best first; behind them the open ones that have reached the limit."""
-    beam = state.scores.shape[1]
     is_whole = (state.open != PAD).sum(-1) >= state.limits[:, None]
     open_scores = normalise(config, state.log_probs, state.limits[:, None])
     is_possible = is_whole & (state.log_probs > IMPOSSIBLE / 2)
     open_scores = jnp.where(is_possible, open_scores, IMPOSSIBLE)
     is_missing = state.scores < IMPOSSIBLE / 2
-    order = jnp.concatenate([2 * is_missing, jnp.ones_like(is_missing, jnp.int32)], axis=1)
-    chosen = jnp.argsort(order, axis=1, stable=True)[:, :beam]
+    order = jnp.concatenate([2 * is_missing, jnp.ones_like(open_scores, jnp.int32)], axis=1)
+    chosen = jnp.argsort(order, axis=1, stable=True)[:, : state.scores.shape[1]]
     tokens = jnp.concatenate([state.ended, state.open], axis=1)
     scores = jnp.concatenate([state.scores, open_scores], axis=1)
     return SearchResult(

@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from threading import Event
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.tags import read_source
+from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
     LONGEST,
@@ -31,6 +33,7 @@ from transformer.decoding.batches import (
     search_batches,
 )
 from transformer.decoding.ensemble import Ensemble, make_ensemble
+from transformer.decoding.lines import continued, one_line, outer_blanks, split_lines
 from transformer.decoding.long_text import sentences_of
 from transformer.decoding.schedule import search_in_turn
 from transformer.decoding.search import (
@@ -38,6 +41,7 @@ from transformer.decoding.search import (
     BeamSearch,
     SearchResult,
     SearchState,
+    keep_more,
     length_penalty,
     start,
 )
@@ -73,19 +77,33 @@ class Hypothesis:
 
 
 EMPTY = Hypothesis("", 0.0, 0.0, ())
-"""What becomes of a blank line."""
+"""What stands between the blanks of a blank line."""
+
+
+NO_PREFIX: tuple[list[int], str] = ([], "")
 
 
 class Part(NamedTuple):
-    """What is translated at once: text number `text` or a sentence of it, as tokens, the rest that
-    was cut off, what its translation is to begin with, the blank before it in the text, and how
-    many tokens at its beginning are repeated from the first part: the target tag."""
+    """What is translated at once: a line of a text, or a sentence of a line that is too long.
+
+    text    the number of the text
+    source  the tokens that are read
+    rest    those that were cut off
+    prefix  the tokens that the translation begins with
+    typed   the text of these; "" if some were cut off
+    before  the blanks before the translation
+    after   the blanks behind it, and the separator of lines
+    repeated  tokens at the beginning that the text does not have there: the target tag of its
+              first part
+    """
 
     text: int
     source: list[int]
     rest: list[int]
     prefix: list[int]
+    typed: str
     before: str
+    after: str
     repeated: int
 
 
@@ -102,11 +120,12 @@ def make_joint_translator(
 
 
 def translate(translator: Translator, sentences: Sequence[str]) -> list[str]:
-    """The best translation of each sentence, in the order given; one line each, none dropped.
+    """The best translation of each text, in the order given, none dropped.
 
-    A sentence without a token (a blank line) becomes an empty one. A text that is longer than
-    `decode.max_source_length`, or than learned positions reach, is translated sentence by sentence;
-    a sentence that is longer is cut, with a warning.
+    A text is translated line by line; its separators of lines, the blanks around its lines and its
+    blank lines stay as they are. A line that is longer than `decode.max_source_length`, or than
+    learned positions reach, is translated sentence by sentence; a sentence that is longer is cut,
+    with a warning.
     """
     return [found[0].text for found in hypotheses(translator, sentences)]
 
@@ -117,22 +136,17 @@ def hypotheses(
     count: int = 1,
     prefixes: Sequence[str] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `count` best translations of each sentence, best first; or one empty translation of an
-    empty sentence. A search may find fewer, and of a text in several parts there is one.
-    Otherwise as `translate`. `prefixes`: what the translations are to begin with."""
+    """The `count` best translations of each text, best first, no two the same; of a blank text
+    itself. A search may find fewer, and of a text in several parts there is one. Otherwise as
+    `translate`. `prefixes`: what the translations begin with, as it is written there."""
     parts = split(translator, sentences, prefixes)
-    found: list[list[Hypothesis]] = [[] for _ in parts]
-    for number, tokens, scores in _searched(translator, parts, count):
-        real = [row for row, score in zip(tokens.tolist(), scores) if score > IMPOSSIBLE / 2]
-        texts = _texts(translator, real[:count])
-        found[number] = [
-            _hypothesis(translator, parts[number], text, float(score), [t for t in row if t != PAD])
-            for text, score, row in zip(texts, scores, real)
-        ]
-    joined: list[list[Hypothesis]] = [[] for _ in sentences]
-    for part, of_part in zip(parts, found):
-        joined[part.text] = _joined(translator, joined[part.text], part, of_part or [EMPTY])
-    return joined
+    found = [[EMPTY] for _ in parts]
+    # Of a longer list some may have the same text, so that the whole beam is wanted.
+    wanted = 1 if count == 1 else translator.settings.beam_size
+    for number, tokens, scores in _searched(translator, parts, wanted):
+        found[number] = _distinct(translator, parts[number], tokens, scores, count)
+    of_texts = groupby(zip(parts, found), lambda pair: pair[0].text)
+    return [_joined(translator, *zip(*of_text)) for _, of_text in of_texts]
 
 
 def truncation(translator: Translator, count: int, total: int) -> str:
@@ -144,6 +158,24 @@ def truncation(translator: Translator, count: int, total: int) -> str:
     return (
         f"{count:,} of {total:,} translations reached the longest length before their end: {remedy}"
     )
+
+
+def _distinct(
+    translator: Translator,
+    part: Part,
+    tokens: Int[np.ndarray, "K L"],
+    scores: Float[np.ndarray, "K"],
+    count: int,
+) -> list[Hypothesis]:
+    """At most `count` of the hypotheses, best first: of those with one text the best."""
+    rows = [row for row, score in zip(tokens.tolist(), scores) if score > IMPOSSIBLE / 2]
+    rows = rows[:1] if count == 1 else rows
+    found: dict[str, Hypothesis] = {}
+    for text, score, row in zip(_texts(translator, part, rows), scores, rows):
+        if text not in found and len(found) < count:
+            kept = [token for token in row if token != PAD]
+            found[text] = _hypothesis(translator, part, text, float(score), kept)
+    return [*found.values()]
 
 
 def _hypothesis(
@@ -159,54 +191,91 @@ def _hypothesis(
 
 
 def _joined(
-    translator: Translator, before: list[Hypothesis], part: Part, found: list[Hypothesis]
+    translator: Translator, parts: Sequence[Part], found: Sequence[list[Hypothesis]]
 ) -> list[Hypothesis]:
-    """The translations of a text with those of its next part behind them. All tokens stay, EOS of
-    each part among them."""
-    if not before:
-        return found
-    first, second = before[0], found[0]
-    end = () if first.tokens[-1:] == (EOS,) else (EOS,)
-    tokens = (*first.tokens, *end, *second.tokens)
-    log_prob = first.log_prob + second.log_prob
-    score = float(log_prob / length_penalty(translator.settings, len(tokens)))
-    truncated = first.truncated or second.truncated
-    return [Hypothesis(first.text + part.before + second.text, score, log_prob, tokens, truncated)]
+    """The translations of a text from those of its parts: of several, the best of each. All tokens
+    stay, and each part but the last ends in EOS."""
+    if len(parts) == 1:
+        return [replace(one, text=_laid_out(*parts, one.text)) for one in found[0]]
+    best = [first for first, *_ in found]
+    tokens: list[int] = []
+    for one in best[:-1]:
+        tokens += one.tokens if one.tokens[-1:] == (EOS,) else (*one.tokens, EOS)
+    tokens += best[-1].tokens
+    log_prob = sum(one.log_prob for one in best)
+    return [
+        Hypothesis(
+            "".join(_laid_out(part, one.text) for part, one in zip(parts, best)),
+            float(log_prob / length_penalty(translator.settings, max(1, len(tokens)))),
+            log_prob,
+            tuple(tokens),
+            any(one.truncated for one in best),
+        )
+    ]
 
 
-def _texts(translator: Translator, rows: Sequence[Sequence[int]]) -> list[str]:
-    """One line each."""
-    return [" ".join(text.splitlines()) for text in translator.tokenizers.target.decode(rows)]
+def _laid_out(part: Part, text: str) -> str:
+    return part.before + (text.lstrip() if part.before else text) + part.after
+
+
+def _texts(translator: Translator, part: Part, rows: Sequence[Sequence[int]]) -> list[str]:
+    """One line each, which begins with the prefix as it was typed."""
+    texts = [one_line(text) for text in translator.tokenizers.target.decode(rows)]
+    if not part.typed:
+        return texts
+    [known] = translator.tokenizers.target.decode([part.prefix])
+    return [continued(part.typed, one_line(known), text) for text in texts]
 
 
 def split(
     translator: Translator, sentences: Sequence[str], prefixes: Sequence[str] | None = None
 ) -> list[Part]:
-    """The sentences as tokens, those that are too long in parts, each with the target tag."""
+    """The lines of the texts as tokens, those that are too long in parts, each with the target
+    tag."""
     source, setting, longest = translator.tokenizers.source, *_longest_source(translator)
-    parts = []
+    parts: list[Part] = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
-    tagged = [read_source(source, sentence) for sentence in sentences]
-    whole = source.encode([tag + text for tag, text in tagged])
-    for number, ((tag, sentence), ids) in enumerate(zip(tagged, whole)):
-        cut = [sentence] if len(ids) <= longest else sentences_of(sentence)
-        rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
-        for place, (text, row) in enumerate(zip(cut, rows)):
-            if len(row) > longest:
-                warnings.warn(
-                    f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
-                    f"{text[:60]!r} ...",
-                    stacklevel=4,
-                )
-            prefix = beginnings[number] if place == 0 else []
-            blank = " " if place and cut[place - 1][-1:].isspace() else ""
-            repeated = 1 if tag and place else 0
-            parts.append(Part(number, row[:longest], row[longest:], prefix, blank, repeated))
+    lines = [_tagged_lines(source, text) for text in sentences]
+    encoded = iter(source.encode([tag + line for of_text in lines for tag, line, *_ in of_text]))
+    for number, (of_text, beginning) in enumerate(zip(lines, beginnings)):
+        for (tag, line, separator, repeated), ids in zip(of_text, encoded):
+            cut = [line] if len(ids) <= longest else sentences_of(line)
+            rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
+            for place, (text, row) in enumerate(zip(cut, rows), start=1):
+                if len(row) > longest:
+                    warnings.warn(
+                        f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
+                        f"{text[:60]!r} ...",
+                        stacklevel=4,
+                    )
+                prefix, typed = beginning if row else NO_PREFIX
+                beginning = NO_PREFIX if row else beginning
+                before, _, after = outer_blanks(text)
+                before = "" if typed else before
+                after += separator if place == len(cut) else ""
+                read = row[:longest], row[longest:]
+                added = repeated if place == 1 else len(tag) > 0
+                parts.append(Part(number, *read, prefix, typed, before, after, int(added)))
     return parts
 
 
-def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[list[int]]:
-    """As tokens, as many as there is room for."""
+def _tagged_lines(source: Tokenizer, text: str) -> list[tuple[str, str, str, bool]]:
+    """For each line of a text its target tag, or that of the line before; its text; the separator
+    behind it; and whether the tag is that of the line before."""
+    lines, tag = [], ""
+    for line, separator in split_lines(text) or [("", "")]:
+        own, _ = source.split_tag(line)
+        is_repeated = bool(tag) and not own
+        tag = own or tag
+        if line.strip():
+            _, rest = read_source(source, tag + line if is_repeated else line)
+            line = rest.lstrip() if own else line
+        lines.append((tag if line.strip() else "", line, separator, is_repeated))
+    return lines
+
+
+def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[tuple[list[int], str]]:
+    """As tokens, as many as there is room for, and the text of these where it is all of it."""
     longest = longest_prefix(translator.ensemble.models, translator.settings)
     rows = translator.tokenizers.target.encode(prefixes)
     for prefix, row in zip(prefixes, rows):
@@ -216,7 +285,10 @@ def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[list[int]
                 f"model.max_positions): {prefix[:60]!r} ...",
                 stacklevel=5,
             )
-    return [row[:longest] for row in rows]
+    return [
+        (row[:longest], prefix if len(row) <= longest else "")
+        for prefix, row in zip(prefixes, rows)
+    ]
 
 
 def _longest_source(translator: Translator) -> tuple[str, int]:
@@ -277,8 +349,10 @@ def search_series(
     wanted: int,
 ) -> list[SearchResult]:
     """The same for the sources and prefixes of batches of one shape, each encoded when the turn is
-    its sentences'."""
+    its sentences'. Where more than one is wanted, up to twice the beam may be found."""
     begun = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
+    if wanted > 1:
+        begun = (keep_more(state, 2 * settings.beam_size) for state in begun)
     return search_in_turn(ensemble, BeamSearch(settings, wanted), begun)
 
 

@@ -11,7 +11,9 @@ import jax
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
+from transformer.data.files import file_lines
 from transformer.decoding.batches import longest_output
+from transformer.decoding.lines import one_line
 from transformer.decoding.scoring import log_probabilities, padded
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.errors import UserError
@@ -63,13 +65,13 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
         raise UserError(f"--sample takes a file of sentences and one of references, not {files}")
     if files:
         try:
-            sides = [Path(file).read_text(encoding="utf-8").splitlines() for file in files]
-        except (OSError, ValueError) as error:
+            sides = [[*file_lines(Path(file))] for file in files]
+        except OSError as error:
             raise UserError(f"cannot read {' and '.join(files)}: {error}") from error
         if len({len(side) for side in sides}) > 1:
             raise UserError(f"{files[0]} and {files[1]} have different numbers of lines")
         sources, references = sides if len(sides) == 2 else (sides[0], [])
-        return Sample(sources[:count], references[:count])
+        return Sample([*map(one_line, sources[:count])], references[:count])
     try:
         if data.dataset.startswith(ORIGIN):
             raise UserError("it has no data of its own")
@@ -77,7 +79,7 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
     except UserError as error:
         print(f"not compared with the original: {error}; --sample FILE compares on a file")
         return None
-    return Sample([source for source, _ in pairs], [target for _, target in pairs])
+    return Sample([one_line(source) for source, _ in pairs], [target for _, target in pairs])
 
 
 def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> None:
@@ -152,7 +154,7 @@ def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int
     found = dict(zip(kept, translate()))
     seconds = time.perf_counter() - start
     ids = [found.get(number, []) for number in range(len(sources))]
-    texts = [" ".join(text.splitlines()) for text in target.decode(ids)]
+    texts = [one_line(text) for text in target.decode(ids)]
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Side("CTranslate2", texts, ids, seconds, size / 1e6)
 
