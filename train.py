@@ -213,7 +213,7 @@ def train(command: TrainCommand) -> None:
             for split in ("train", "validation")
         )
         if translates and not resuming:
-            config = with_derived(config, pairs)
+            config = with_derived(config, tokenizers, pairs)
         plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
         held_out_plan = plan_to_score(config, held_out)
         validation = list(read_pairs(config.data, "validation")) if translates else []

@@ -87,6 +87,7 @@ ALLOWED = {
         "transformer.data.piece_tokenizer",
         "transformer.data.vocabularies",
         "transformer.data.corpus",
+        "transformer.data.files",
         "transformer.data.languages",
         "transformer.decoding",
         "transformer.evaluation",

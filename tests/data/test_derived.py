@@ -8,10 +8,18 @@ from pairs import token_pairs
 
 from transformer.config import Config, DataConfig, DecodeConfig
 from transformer.data import spilled
-from transformer.data.derived import length_limits, with_derived
+from transformer.data.derived import (
+    copies_without_letters,
+    length_limits,
+    with_derived,
+)
+from transformer.data.token_store import encoded
+from transformer.data.tokenizer import has_letters, train_tokenizer
+from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import longest_output
 
 CONFIG = Config(data=DataConfig(max_length=256))
+TOKENIZERS = Tokenizers(*[train_tokenizer(["abcde 0123456789 .,-*:"], "char", 40)] * 2)
 
 
 def limit(config, source):
@@ -22,7 +30,6 @@ def test_pairs_of_like_lengths_leave_the_limit_as_it_is():
     source = np.arange(1, 101)
     pairs = token_pairs(source, np.minimum(2 * source, source + 40))
     assert length_limits(CONFIG, pairs) == (1.0, 0)
-    assert with_derived(CONFIG, pairs) == CONFIG
     assert length_limits(CONFIG, token_pairs([], [])) == (1.0, 0)
 
 
@@ -36,7 +43,8 @@ def test_pairs_of_like_lengths_leave_the_limit_as_it_is():
 )
 def test_all_training_targets_are_within_the_limit(source, target, monkeypatch):
     monkeypatch.setattr(spilled, "AT_ONCE", 7)  # looked at in parts
-    config = with_derived(CONFIG, token_pairs(source, target))
+    ratio, longest = length_limits(CONFIG, token_pairs(source, target))
+    config = replace(CONFIG, decode=DecodeConfig(length_ratio=ratio, longest_target=longest))
     limits = np.array([limit(config, int(n)) for n in source])
     assert (limits > target).all()  # EOS
     # It bounds what a source that is longer than all others may become.
@@ -54,5 +62,37 @@ def test_a_few_pairs_that_are_no_translations_or_left_out_do_not_count():
 
 
 def test_what_a_run_has_of_its_training_pairs_is_taken_over_when_it_goes_on():
-    run = replace(CONFIG, decode=DecodeConfig(length_ratio=2.5, longest_target=99, beam_size=7))
-    assert CONFIG.with_derived_of(run).decode == DecodeConfig(length_ratio=2.5, longest_target=99)
+    derived = {"length_ratio": 2.5, "longest_target": 99, "copy_without_letters": True}
+    run = replace(CONFIG, decode=DecodeConfig(beam_size=7, **derived))
+    assert CONFIG.with_derived_of(run).decode == DecodeConfig(**derived)
+
+
+@pytest.mark.parametrize(
+    ("texts", "copies"),
+    [
+        ([], True),
+        ([("-", "-"), ("12:30", "12 : 30"), ("***", "*")], True),
+        ([("12", "a b"), ("3", "c"), ("4.5", "d")], False),  # digits to words
+        ([("123", "321"), ("11", "11"), ("405", "504")], False),  # reversed
+        ([("-", "-"), ("1", "1"), ("1.5", "1,5")], True),
+        ([("-", "a"), ("\N{BAR OF SOAP}", "\N{BAR OF SOAP}"), ("\xe9", "\xe9")], False),
+    ],
+)
+def test_training_pairs_say_whether_a_text_without_letters_is_its_translation(
+    texts, copies, monkeypatch
+):
+    monkeypatch.setattr(spilled, "AT_ONCE", 2)
+    with_letters = [("a 1", "b"), ("ab", "c" * 99), ("e", "")]
+    pairs = encoded(CONFIG.data, TOKENIZERS, [*with_letters, *texts, *with_letters, ("", "a")])
+    assert copies_without_letters(TOKENIZERS, pairs) is copies
+    derived = {"length_ratio": 17.0, "longest_target": 101, "copy_without_letters": copies}
+    assert with_derived(CONFIG, TOKENIZERS, pairs).decode == DecodeConfig(**derived)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-", "00:01:02,000 --> 00:01:04,000", "\u2026", "\N{BAR OF SOAP}", "\u0663", "\u2167", ""],
+)
+def test_texts_without_letters(text):
+    assert not has_letters(text)
+    assert all(has_letters(f"{text}{letter}") for letter in "a\xdf\u4e2d\u0e01\u0645\u02b0\u01c5")

@@ -181,3 +181,24 @@ def test_a_translation_is_one_line_where_its_text_is(found, pieces, monkeypatch)
     monkeypatch.setattr(type(pieces), "decode", lambda self, rows: ["a\nb\u2028c"] * len(rows))
     [[one]] = found([[*row, EOS]], ["a dog"])
     assert one.text == "a b c"
+
+
+def test_a_line_without_letters_is_its_own_translation_where_the_training_pairs_copy_it(
+    found, pieces
+):
+    [row] = pieces.encode(["we see"])
+    texts = ["-", "***", " 00:01:02,000 --> 00:01:04,000\t", "\N{BAR OF SOAP}\na dog\n\u2026", "3a"]
+    copied = [*texts[:3], "\N{BAR OF SOAP}\nwe see\n\u2026", "we see"]
+    answers = found([[*row, EOS]], texts, copy_without_letters=True)
+    assert [one.text for [one] in answers] == copied
+    assert answers[0][0].log_prob == 0 and not answers[0][0].truncated
+    assert answers[3][0].tokens == (EOS, *row, EOS)
+    [[told]] = found([[*row, EOS]], ["-"], prefixes=["we"], copy_without_letters=True)
+    assert told.text == "we see"
+    assert [one.text for [one] in found([[*row, EOS]], ["-", "3"])] == ["we see", "we see"]
+
+
+def test_a_long_line_without_letters_is_copied_whole(found, pieces, recwarn):
+    [row] = pieces.encode(["we see"])
+    [[one]] = found([row], ["-" * 99], copy_without_letters=True, max_source_length=9)
+    assert one.text == "-" * 99 and not recwarn.list

@@ -326,9 +326,12 @@ class DecodeConfig:
     """Sentences decoded together, in each of the two batches under way."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"
     """Precision of weights and matrix products while decoding; model: as in training."""
+    copy_without_letters: Fact[bool] = False
+    """A line without a letter, such as a number or a timestamp, is its own translation; filled in
+    by train.py: true unless the training pairs translate such lines otherwise."""
 
 
-DERIVED_FROM_PAIRS = ("length_ratio", "longest_target")
+DERIVED_FROM_PAIRS = ("length_ratio", "longest_target", "copy_without_letters")
 """Settings of `decode` that train.py fills in from the training pairs."""
 
 

@@ -1,4 +1,5 @@
-"""What the training pairs say of translations: how long they become."""
+"""What the training pairs say of translations: how long they become, and whether a text without
+letters is its own translation."""
 
 import math
 from dataclasses import replace
@@ -8,6 +9,9 @@ import numpy as np
 from transformer.config import Config
 from transformer.data.spilled import parts
 from transformer.data.token_store import TokenPairs
+from transformer.data.tokenizer import has_letters
+from transformer.data.vocabularies import Tokenizers
+from transformer.model.batch import EOS
 
 COVERED = 0.999
 """Share of the training pairs that the limit of an output's length must allow: the longest of a
@@ -17,11 +21,42 @@ TENTHS = 10
 """A ratio of lengths is rounded up to tenths."""
 
 
-def with_derived(config: Config, pairs: TokenPairs) -> Config:
+ENOUGH = 10_000
+"""Pairs without letters that are looked at, the first ones of a corpus."""
+
+
+def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> Config:
     """The config of a translator with the derived fields of `decode`."""
     ratio, longest = length_limits(config, pairs)
-    decode = replace(config.decode, length_ratio=ratio, longest_target=longest)
+    decode = replace(
+        config.decode,
+        length_ratio=ratio,
+        longest_target=longest,
+        copy_without_letters=copies_without_letters(tokenizers, pairs),
+    )
     return replace(config, decode=decode)
+
+
+def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
+    """Whether most training sources without a letter, such as numbers, are their own translations,
+    or there are none. Those that the vocabulary does not know whole do not count."""
+    source, target = tokenizers
+    pieces = source.pieces(range(source.vocab_size))
+    lettered = np.array([has_letters(piece) for piece in pieces])
+    lettered[EOS] = False
+    seen = copied = 0
+    for part in parts(len(pairs)):
+        if seen == ENOUGH:
+            break
+        edges = pairs.source_offsets[part.start : part.stop + 1]
+        counts = np.append(0, lettered[pairs.source_ids[edges[0] : edges[-1]]].cumsum())
+        without = counts[edges[1:] - edges[0]] == counts[edges[:-1] - edges[0]]
+        numbers = np.flatnonzero(without & (np.diff(edges) > 1))[: ENOUGH - seen] + part.start
+        of_both = zip(*(pairs.tokens(number) for number in numbers.tolist()))
+        texts = [side.decode(rows) for side, rows in zip((source, target), of_both)]
+        seen += len(numbers)
+        copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(*texts))
+    return 2 * copied >= seen
 
 
 def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:

@@ -132,6 +132,11 @@ class Tokenizer:
         return [names.get(i) or self._processor.id_to_piece(self._model_ids[i]) for i in ids]
 
 
+def has_letters(text: str) -> bool:
+    """Whether there is a letter of any script in a text (Unicode's categories L)."""
+    return any(map(str.isalpha, text))
+
+
 def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
     """Write the model as an ordinary SentencePiece file."""
     Path(path).write_bytes(tokenizer.model)

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.tags import read_source
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenizer import Tokenizer, has_letters
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
     LONGEST,
@@ -91,6 +91,7 @@ class Part(NamedTuple):
     rest    those that were cut off
     prefix  the tokens that the translation begins with
     typed   the text of these; "" if some were cut off
+    copied  the translation, where that is the text itself: nothing is searched for; else ""
     before  the blanks before the translation
     after   the blanks behind it, and the separator of lines
     repeated  tokens at the beginning that the text does not have there: the target tag of its
@@ -102,6 +103,7 @@ class Part(NamedTuple):
     rest: list[int]
     prefix: list[int]
     typed: str
+    copied: str
     before: str
     after: str
     repeated: int
@@ -140,7 +142,7 @@ def hypotheses(
     itself. A search may find fewer, and of a text in several parts there is one. Otherwise as
     `translate`. `prefixes`: what the translations begin with, as it is written there."""
     parts = split(translator, sentences, prefixes)
-    found = [[EMPTY] for _ in parts]
+    found = [[replace(EMPTY, text=part.copied)] for part in parts]
     # Of a longer list some may have the same text, so that the whole beam is wanted.
     wanted = 1 if count == 1 else translator.settings.beam_size
     for number, tokens, scores in _searched(translator, parts, wanted):
@@ -233,6 +235,7 @@ def split(
     """The lines of the texts as tokens, those that are too long in parts, each with the target
     tag."""
     source, setting, longest = translator.tokenizers.source, *_longest_source(translator)
+    copies = translator.settings.copy_without_letters
     parts: list[Part] = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
     lines = [_tagged_lines(source, text) for text in sentences]
@@ -242,20 +245,22 @@ def split(
             cut = [line] if len(ids) <= longest else sentences_of(line)
             rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
             for place, (text, row) in enumerate(zip(cut, rows), start=1):
-                if len(row) > longest:
+                prefix, typed = beginning if row else NO_PREFIX
+                beginning = NO_PREFIX if row else beginning
+                before, core, after = outer_blanks(text)
+                before = "" if typed else before
+                after += separator if place == len(cut) else ""
+                is_copied = copies and not (prefix or typed or has_letters(core))
+                if len(row) > longest and not is_copied:
                     warnings.warn(
                         f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
                         f"{text[:60]!r} ...",
                         stacklevel=4,
                     )
-                prefix, typed = beginning if row else NO_PREFIX
-                beginning = NO_PREFIX if row else beginning
-                before, _, after = outer_blanks(text)
-                before = "" if typed else before
-                after += separator if place == len(cut) else ""
                 read = row[:longest], row[longest:]
-                added = repeated if place == 1 else len(tag) > 0
-                parts.append(Part(number, *read, prefix, typed, before, after, int(added)))
+                given = prefix, typed, core if is_copied else ""
+                added = int(repeated if place == 1 else bool(tag))
+                parts.append(Part(number, *read, *given, before, after, added))
     return parts
 
 
@@ -301,9 +306,10 @@ def _longest_source(translator: Translator) -> tuple[str, int]:
 def _searched(
     translator: Translator, parts: list[Part], wanted: int
 ) -> Iterator[tuple[int, Int[np.ndarray, "W L"], Float[np.ndarray, "W"]]]:
-    """For each part that has a token its number, and the hypotheses that were found."""
+    """For each part that is to be searched its number, and the hypotheses that were found."""
     ensemble, settings = translator.ensemble, translator.settings
-    sources, prefixes = [part.source for part in parts], [part.prefix for part in parts]
+    sources = [[] if part.copied else part.source for part in parts]
+    prefixes = [part.prefix for part in parts]
     batches = search_batches(ensemble.models, settings, sources, prefixes)
     is_over = Event()
 

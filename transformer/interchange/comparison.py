@@ -128,6 +128,7 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
             min_length=0,
             no_repeat_ngram=0,
             repetition_penalty=1.0,
+            copy_without_letters=False,
             dtype="float32",
         ),
     )
