@@ -7,7 +7,9 @@ translated at once. With a terminal as standard input it asks for one sentence a
 """
 
 import signal
-from dataclasses import dataclass
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
@@ -49,17 +51,20 @@ def main(words: list[str]) -> None:
     if sys.stdin.isatty() and command.input == "text":
         for number, sentence in enumerate(typed_lines(config.data.source)):
             print(*exchange.answer([exchange.read(sentence)], [number]))
-        return
-    size = 16 * config.decode.batch_sentences
-    answer_lines(sys.stdin.buffer, size, exchange, skip=command.on_error == "skip")
+    else:
+        size = 16 * config.decode.batch_sentences
+        answer_lines(sys.stdin.buffer, size, exchange, skip=command.on_error == "skip")
+    exchange.warn_of_truncated()
 
 
 @dataclass(frozen=True)
 class Translation(Exchange):
-    """Lines to be translated, or scored, as a command says."""
+    """Lines to be translated, or scored, as a command says. `counts` has how many are answered, and
+    how many of the translations are truncated."""
 
     command: TranslateCommand
     translator: "Translator"
+    counts: Counter[str] = field(default_factory=Counter)
 
     def read(self, line: str) -> Request | None:
         return read_request(line, self.command.input, self.command.score)
@@ -72,7 +77,17 @@ class Translation(Exchange):
             found = scored(self.translator, requests, command.alignments)
         else:
             found = translated(self.translator, requests, command.nbest, command.alignments)
+        self.counts["answered"] += len(found)
+        self.counts["truncated"] += sum(best.truncated is True for best, *_ in found)
         return [self.printed(*of_one) for of_one in zip(numbers, requests, found)]
+
+    def warn_of_truncated(self) -> None:
+        """One warning for all that are truncated, if there are any."""
+        from transformer.decoding.translator import truncation
+
+        if truncated := self.counts["truncated"]:
+            said = truncation(self.translator, truncated, self.counts["answered"])
+            warnings.warn(said, stacklevel=2)
 
     def printed(self, number: int, request: Request, answers: list[Answer]) -> str:
         listing = self.command.nbest > 1

@@ -17,6 +17,9 @@ def test_training_reports_validates_and_keeps_everything_in_its_folder(undisturb
     for name in ("validation_bleu", "validation_chrf"):
         assert [line["step"] for line in lines if name in line] == [5, 10, 15, 20]
     assert lines[-2]["loss"] < lines[0]["loss"]
+    decode = json.loads((undisturbed / "config.json").read_text())["decode"]
+    assert decode["length_ratio"] > 1 and decode["longest_target"] > 40  # from the training pairs
+    assert decode["copy_without_letters"] is True
     assert (undisturbed / "config.json").exists()
     assert (undisturbed / "tokenizer" / "source.model").exists()
 

@@ -4,6 +4,7 @@ import io
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,13 @@ from transformer.commands.standard_input import (
     read_line,
     typed_lines,
 )
+from transformer.config import Config
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.requests import Answer
+from transformer.decoding.translator import make_translator
 from transformer.errors import UserError
+from translate import Translation
 
 ODD = "a\r\nb\u2028c\x0bd\n\ne".encode()
 
@@ -203,3 +210,24 @@ class Lines(io.BufferedReader):
 
     def read1(self, size=-1):
         return self.readline()
+
+
+def test_translations_that_are_truncated_are_counted_and_told_of_once(
+    monkeypatch, recwarn, small_model, random_params
+):
+    def cut_the_long(translator, requests, count, aligned):
+        return [[Answer("x", truncated="long" in one.text or None)] for one in requests]
+
+    monkeypatch.setattr("transformer.decoding.answers.translated", cut_the_long)
+    command = SimpleNamespace(input="text", output="text", nbest=1, score=False, alignments=False)
+    config, pieces = Config(model=small_model()), train_tokenizer(["ab"], "char", 9)
+    translator = make_translator(config, random_params(config.model), Tokenizers(pieces, pieces))
+    exchange = Translation(command, translator)
+    exchange.answer([exchange.read("short")], [0])
+    exchange.warn_of_truncated()
+    assert not recwarn.list
+    for number, line in enumerate(["long", "short", "long"]):
+        exchange.answer([exchange.read(line)], [number])
+    exchange.warn_of_truncated()
+    [warning] = recwarn.list
+    assert str(warning.message).startswith("2 of 4 translations reached the longest length")
