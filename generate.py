@@ -142,7 +142,11 @@ def as_fields(kind: str, settings: GenerateConfig, found: list) -> list:
     if kind == "blanks":
         return [guessed(blank) for blank in found]
     chosen = found[: settings.samples]
-    return [{"text": one.text, "log_prob": round(one.log_prob, 6)} for one in chosen]
+    return [
+        {"text": one.text, "log_prob": round(one.log_prob, 6)}
+        | ({"truncated": True} if one.truncated else {})
+        for one in chosen
+    ]
 
 
 if __name__ == "__main__":

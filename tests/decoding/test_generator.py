@@ -1,5 +1,6 @@
 """Texts continued by a small random language model with a real tokenizer."""
 
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -30,10 +31,10 @@ def build(tokenizers, small_model, random_params):
     size = tokenizers.target.vocab_size
     model = small_model(encoder_layers=0, target_vocab_size=size, output_bias=True, norm="pre")
 
-    def make(model_changes=(), **settings):
+    def make(model_changes=(), end=0.5, **settings):
         changed = replace(model, **dict(model_changes))
         params = random_params(changed)
-        bias = params.embedding.output_bias.at[EOS].add(0.5).at[PAD].add(2.0)
+        bias = params.embedding.output_bias.at[EOS].add(end).at[PAD].add(2.0)
         params = params.replace(embedding=params.embedding.replace(output_bias=bias))
         config = Config(model=changed, decode=DecodeConfig(batch_sentences=4))
         return params, make_generator(config, GenerateConfig(**settings), params, tokenizers)
@@ -144,13 +145,41 @@ def test_of_a_text_longer_than_learned_positions_the_end_is_read_with_a_warning(
     _, generator = build(learned, temperature=0.0, max_tokens=50)
     with pytest.warns(UserWarning, match=r"of a text of \d+ tokens the last 19 were read"):
         [[long]] = continuations(generator, [PROMPTS[2]])
-    assert len(long.tokens) == 1
-    [[short]] = continuations(generator, ["the cat"])
-    assert len(short.tokens) <= 20 - 8
+    assert len(long.tokens) == 1 and long.text.startswith(PROMPTS[2])
     _, least = build({"positions": "learned", "max_positions": 2}, max_tokens=50)
     with pytest.warns(UserWarning, match="the last 1 were read"):
         [[one]] = continuations(least, [PROMPTS[2]])
     assert len(one.tokens) == 1
+
+
+def test_a_text_that_ends_where_learned_positions_do_is_marked_and_counted(build):
+    learned = {"positions": "learned", "max_positions": 20}
+    for end, max_tokens, truncated in ((-9.0, 50, True), (-9.0, 12, False), (99.0, 50, False)):
+        _, generator = build(learned, end, temperature=0.0, max_tokens=max_tokens)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            [[one], [other]] = continuations(generator, ["the cat", "the dog"])
+            assert "".join(stream(generator, "the cat")) == one.text
+        assert one.truncated is other.truncated is truncated
+        assert len(one.tokens) <= 20 - 8 + 1  # BOS, and the last one is not read
+        said = [str(one.message).partition(" end where")[0] for one in told]
+        assert said == (["2 texts", "1 texts"] if truncated else [])
+
+
+def test_a_text_begins_with_its_prompt_as_it_was_typed(build):
+    _, generator = build(max_tokens=5)
+    for prompt in ("the \N{BAR OF SOAP}", " the  cat ", "THE", "the\ncat", "  "):
+        [[one]] = continuations(generator, [prompt])
+        assert one.text.startswith(prompt) and len(one.text) > len(prompt)
+        assert "".join(stream(generator, prompt)) == one.text
+
+
+def test_a_search_continues_with_distinct_texts(build):
+    _, generator = build(max_tokens=5, beam_size=4, samples=4)
+    for of_one in continuations(generator, PROMPTS):
+        assert len({one.text for one in of_one}) == len(of_one) >= 4
+        scores = [one.log_prob for one in of_one]
+        assert scores == sorted(scores, reverse=True)
 
 
 def test_in_a_text_of_many_lines_what_is_drawn_goes_on_behind_their_ends(build):

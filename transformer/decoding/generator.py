@@ -71,11 +71,13 @@ class Generator:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A text with its beginning, and the log-probability of what was added, in nats."""
+    """A text with its beginning, and the log-probability of what was added, in nats; `truncated` if
+    it ends before its end and before `max_tokens`, since learned positions reach no further."""
 
     text: str
     log_prob: float
     tokens: tuple[int, ...]
+    truncated: bool = False
 
 
 def make_generator(
@@ -94,7 +96,8 @@ def continuations(
 
     What is drawn for a prompt depends on the seed and its number (its place, if there are no
     `numbers`), not on the others. Of a prompt that is longer than `decode.max_source_length`, or
-    than learned positions reach, the end is read, with a warning.
+    than learned positions reach, the end is read, with a warning; texts that end where learned
+    positions do are counted in another.
     """
     numbers = range(len(prompts)) if numbers is None else numbers
     encoded = [_fitting(generator, prompt) for prompt in prompts]
@@ -105,7 +108,18 @@ def continuations(
         result = search_on(generator.ensemble, generator.method, state)
         for row, i in enumerate(batch):
             found[i] = _read(generator, prompts[i], encoded[i], result, row)
+    _warn_of_truncated(generator, sum(any(o.truncated for o in of_one) for of_one in found))
     return found
+
+
+def _warn_of_truncated(generator: Generator, count: int) -> None:
+    if count:
+        last = last_position(generator.ensemble.models)
+        warnings.warn(
+            f"{count:,} texts end where the positions of the model do, after {last:,} tokens "
+            "(model.max_positions): give shorter beginnings",
+            stacklevel=3,
+        )
 
 
 def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
@@ -116,11 +130,12 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
     while not np.asarray(state.done).all():
         state = with_room(state)
         state, result = proceed(generator.ensemble, generator.method, state, tokens=1)
-        text = _read(generator, prompt, ids, result, 0)[0].text
-        whole = text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
+        one = _read(generator, prompt, ids, result, 0)[0]
+        whole = one.text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
         if whole.startswith(shown):
             yield whole[len(shown) :]
             shown = whole
+    _warn_of_truncated(generator, int(one.truncated))
 
 
 def _fitting(generator: Generator, prompt: str) -> list[int]:
@@ -172,10 +187,7 @@ def first_room(taken: int, most: int) -> int:
 def _padded(
     generator: Generator, prompts: list[list[int]]
 ) -> tuple[Int[np.ndarray, "B P"], Int[np.ndarray, "B"]]:
-    """One of few shapes, padding on the left; most tokens for each prompt, 0 where there is none.
-
-    The last token that is chosen is never read, so it needs no position.
-    """
+    """One of few shapes, padding on the left; most tokens for each prompt, 0 without one."""
     last = last_position(generator.ensemble.models)
     length = min(round_up(max(map(len, prompts)), PROMPT_LENGTHS), last)
     rows = min(1 << (len(prompts) - 1).bit_length(), generator.prompts_at_once)
@@ -183,8 +195,14 @@ def _padded(
     limits = np.zeros(rows, np.int32)
     for row, ids in enumerate(prompts):
         table[row, length - len(ids) :] = ids
-        limits[row] = min(generator.settings.max_tokens, last - len(ids) + 1)
+        limits[row] = min(generator.settings.max_tokens, _most_added(generator, ids))
     return table, limits
+
+
+def _most_added(generator: Generator, prompt: list[int]) -> int:
+    """Tokens that learned positions allow behind a prompt. The last one that is chosen is never
+    read, so it needs no position."""
+    return last_position(generator.ensemble.models) - len(prompt) + 1
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -210,12 +228,14 @@ def _read(
     texts: set[str] = set()
     known = _text(generator, prompt)
     is_search = isinstance(generator.method, BeamSearch)
+    most = _most_added(generator, prompt)
     for tokens, score in zip(result.tokens[row].tolist(), np.asarray(result.scores[row])):
         if score > IMPOSSIBLE / 2:
             added = tuple(token for token in tokens if token != PAD)
             text = continued(typed, known, _text(generator, [*prompt, *added]))
             if not (is_search and text in texts):
-                found.append(Continuation(text, float(score), added))
+                is_cut = most <= len(added) < generator.settings.max_tokens and added[-1] != EOS
+                found.append(Continuation(text, float(score), added, is_cut))
             texts.add(text)
     return found
 

@@ -14,7 +14,7 @@ from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding.alignment import WordAttention, word_attention
 from transformer.decoding.batches import longest_text, round_up
 from transformer.decoding.blanks import classify, fill_in, with_blanks
-from transformer.decoding.generator import continuations, make_generator
+from transformer.decoding.generator import Continuation, continuations, make_generator
 from transformer.decoding.long_text import sentences_of
 from transformer.decoding.translator import Hypothesis, hypotheses, make_translator
 from transformer.errors import UserError
@@ -180,7 +180,7 @@ def _translations(config: Config, params: Params, tokenizers: Tokenizers) -> Cal
 
     def answer(texts: Sequence[str], options: TranslatorOptions) -> list[dict[str, Any]]:
         found = hypotheses(translator, texts, options.nbest)
-        answers = [{"translation": of_one[0].text} for of_one in found]
+        answers = [{"translation": n[0].text} | _truncated(n[0]) for n in found]
         if options.nbest > 1:
             answers = [a | {"nbest": [*map(_scored, n)]} for a, n in zip(answers, found)]
         if options.attention:
@@ -192,7 +192,12 @@ def _translations(config: Config, params: Params, tokenizers: Tokenizers) -> Cal
 
 
 def _scored(one: Hypothesis) -> dict[str, Any]:
-    return {"text": one.text, "score": round(one.score, 4), "log_prob": round(one.log_prob, 4)}
+    known = {"text": one.text, "score": round(one.score, 4), "log_prob": round(one.log_prob, 4)}
+    return known | _truncated(one)
+
+
+def _truncated(one: Hypothesis | Continuation) -> dict[str, bool]:
+    return {"truncated": True} if one.truncated else {}
 
 
 def _table(part: WordAttention) -> dict[str, Any]:
@@ -209,12 +214,13 @@ def _continuations(config: Config, params: Params, tokenizers: Tokenizers) -> Ca
         # All have one number, so that what is drawn for a text does not depend on the others.
         found = continuations(generator(settings), texts, [0] * len(texts))
         chosen = [of_one[: options.samples] for of_one in found]
-        return [
-            {"continuations": [{"text": o.text, "log_prob": round(o.log_prob, 4)} for o in of_one]}
-            for of_one in chosen
-        ]
+        return [{"continuations": [*map(_continuation, of_one)]} for of_one in chosen]
 
     return answer
+
+
+def _continuation(one: Continuation) -> dict[str, Any]:
+    return {"text": one.text, "log_prob": round(one.log_prob, 4)} | _truncated(one)
 
 
 def of_few_shapes(options: GenerateConfig) -> GenerateConfig:
