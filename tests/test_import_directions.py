@@ -66,6 +66,7 @@ ALLOWED = {
     "transformer.decoding": EVERYWHERE
     | {
         "transformer.model",
+        "transformer.data.tags",
         "transformer.data.tokenizer",
         "transformer.data.vocabularies",
         "transformer.data.batching",

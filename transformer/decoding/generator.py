@@ -91,8 +91,8 @@ def make_generator(
 def continuations(
     generator: Generator, prompts: Sequence[str], numbers: Sequence[int] | None = None
 ) -> list[list[Continuation]]:
-    """`samples` continuations of each prompt, or the best ones that a search finds, best first, no
-    two of one text.
+    """`samples` continuations of each prompt, or the best `beam_size` that a search finds, best
+    first, no two of one text.
 
     What is drawn for a prompt depends on the seed and its number (its place, if there are no
     `numbers`), not on the others. Of a prompt that is longer than `decode.max_source_length`, or
@@ -237,7 +237,7 @@ def _read(
                 is_cut = most <= len(added) < generator.settings.max_tokens and added[-1] != EOS
                 found.append(Continuation(text, float(score), added, is_cut))
             texts.add(text)
-    return found
+    return found[: generator.width]
 
 
 def _text(generator: Generator, ids: list[int]) -> str:
