@@ -3,7 +3,10 @@
 import bz2
 import gzip
 import lzma
+import os
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -214,6 +217,36 @@ def test_the_fingerprint_changes_with_the_files(tmp_path):
     assert fingerprint(data, "train") != before
     swapped = DataConfig(dataset="", train_files=data.train_files[::-1])
     assert fingerprint(swapped, "train") != fingerprint(data, "train")
+
+
+def in_place(path):
+    path.write_bytes(b"c\n")
+
+
+def renamed(path):
+    other = path.with_name("other")
+    other.write_bytes(b"c\n")
+    other.rename(path)
+
+
+def copied(path):
+    other = path.with_name("other")
+    other.write_bytes(b"c\n")
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    shutil.copy2(other, path)
+
+
+@pytest.mark.parametrize("change", [in_place, renamed, copied])
+def test_other_text_of_the_same_size_and_time_has_another_fingerprint(tmp_path, change):
+    data = parallel(tmp_path, "a\n", "b\n")
+    path, before = tmp_path / "t", fingerprint(data, "train")
+    stat = path.stat()
+    time.sleep(0.05)  # more than a tick of the file system's clock
+    change(path)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+    assert fingerprint(data, "train") != before
 
 
 def test_all_files_are_checked_before_anything_is_read(tmp_path):

@@ -62,12 +62,20 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
 
 
 def file_fingerprint(data: DataConfig, found: list[Corpus]) -> str:
-    """A cheap identity of the text of these files: path, size and time of change, and how read."""
+    """A cheap identity of the text of these files: path and state of each, and how it is read."""
     paths = [path.resolve() for corpus in found for path in corpus]
-    stats = [path.stat() for path in paths]
-    files = [f"{path}:{stat.st_size}:{stat.st_mtime_ns}" for path, stat in zip(paths, stats)]
     read = (data.sides, data.tsv_columns, data.label_column, data.swap_files)
-    return "|".join([*files, f"{read}"])
+    return "|".join([*(f"{path}:{file_state(path)}" for path in paths), f"{read}"])
+
+
+def file_state(path: Path) -> str:
+    """What is another one after every write to a file: size and times of change.
+
+    The second time (ctime) is set by the system alone: it changes also where a program copies the
+    first from another file of the same size (cp -p, rsync -t, tar).
+    """
+    stat = path.stat()
+    return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
 
 def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:

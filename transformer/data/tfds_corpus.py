@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, one_sided
+from transformer.data.files import Split, file_state, one_sided
 from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
@@ -41,11 +41,14 @@ def _sentence(text: bytes) -> str:
 
 
 def dataset_fingerprint(data: DataConfig, split: Split) -> str:
-    """The version, languages, split and number of examples."""
+    """The version, languages, split and number of examples, and when it was prepared."""
     builder = prepared_builder(data, split)
     part = split_name(data, split)
     languages = f"{data.source}-{data.target}"
-    return f"{builder.info.full_name}|{languages}|{part}|{builder.info.splits[part].num_examples}"
+    count = builder.info.splits[part].num_examples
+    description = Path(builder.data_dir, "dataset_info.json")
+    prepared = file_state(description) if description.exists() else ""  # not so in the cloud
+    return f"{builder.info.full_name}|{languages}|{part}|{count}|{prepared}"
 
 
 def split_name(data: DataConfig, split: Split) -> str:
