@@ -125,6 +125,7 @@ def train(command: TrainCommand) -> None:
     import shlex
     from dataclasses import asdict, replace
 
+    from transformer.config.settings import by_name
     from transformer.data.batching import (
         Position,
         arrangement,
@@ -133,7 +134,7 @@ def train(command: TrainCommand) -> None:
         one_epoch,
         sample,
     )
-    from transformer.data.corpus import check_corpora, read_pairs
+    from transformer.data.corpus import check_corpora, read_pairs, text_digest
     from transformer.data.derived import with_derived
     from transformer.data.epochs import make_epochs
     from transformer.data.first_look import first_look
@@ -143,6 +144,7 @@ def train(command: TrainCommand) -> None:
         load_tokenizers,
         make_labels,
         make_tokenizers,
+        same_models,
         save_tokenizers,
         texts_of,
     )
@@ -156,8 +158,12 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.boards import open_boards
     from transformer.runs.checkpoint_files import merit
     from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
-    from transformer.runs.digests import digests
-    from transformer.runs.folder import check_still_there, create_run, identity, take_up_run
+    from transformer.runs.folder import (
+        check_same_run,
+        check_still_there,
+        create_run,
+        take_up_run,
+    )
     from transformer.runs.metrics import Metrics
     from transformer.runs.skipped import keep_skipped
     from transformer.runs.starts import Start, record_start
@@ -181,7 +187,8 @@ def train(command: TrainCommand) -> None:
         processes.reached(line.partition(":")[0])
 
     mesh = sharding.make_mesh()
-    processes.agree("settings", identity(config) | {"this program": __version__})
+    said = by_name(config) | {"data.manual_dir": "", "this program": __version__}
+    processes.agree("settings", said)
 
     with processes.first_process_first("the run folder"):
         # The vocabulary: the run's, another run's, or a new one.
@@ -205,7 +212,7 @@ def train(command: TrainCommand) -> None:
         if resuming:
             config = config.with_derived_of(load_run_config(folder))
         if resuming and first:
-            take_up_run(folder, config)
+            check_same_run(folder, config)
 
         # Text becomes tokens, tokens become a plan of batches.
         pairs, held_out = (
@@ -220,8 +227,14 @@ def train(command: TrainCommand) -> None:
         scorer = ValidationScorer(config.data, config.train.best_by, [t for _, t in validation])
 
         # The state before: where this run stopped, or the weights of another.
+        changed = ""
         if resuming:
             state, progress = restore(folder, config)
+            known = progress.training or progress.plan  # early versions kept the plan alone
+            same = {"data.train_files"} if known in (pairs.digest, plan.digest) else set()
+            if first:
+                same |= same_models(config.data, tokenizers)
+                changed = take_up_run(folder, config, int(state.step), same)
         if tuning:
             earlier = load_run_config(command.from_run)
             model = replace(config.model, classes=earlier.model.classes)
@@ -245,12 +258,12 @@ def train(command: TrainCommand) -> None:
         state = sharding.begun_with(mesh, config, state, weights)
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
     if processes.count() > 1:
-        data = digests({"pairs": vars(pairs)}, {"vocabulary": config.data.vocabulary})
+        data = {"pairs": pairs.digest, "vocabulary": config.data.vocabulary}
         processes.agree("data", data | {"batches": plan.digest})
         processes.agree("state", digests_of(state, progress))
 
     position = Position(progress.epoch, progress.batch)
-    if progress.plan != plan.digest:
+    if progress.plan != plan.digest or progress.training not in ("", pairs.digest):
         position = Position(progress.epoch + 1)
         say(
             "the batches are not those that this run began with (other data, or another version of "
@@ -269,6 +282,17 @@ def train(command: TrainCommand) -> None:
         + f"updates     {step:,} of {config.train.steps:,} done, each on about "
         f"{of_epoch.target_tokens / of_epoch.batches_per_epoch:,.0f} tokens"
     )
+    text = text_digest(validation) if translates else held_out.digest
+    beam = config.train.validation_beam_size
+    scored = f"{text} {scorer.chosen_by} {config.data.bleu_tokenizer} {beam}"
+    if changed:
+        say(f"changed     {changed}")
+    if progress.validation not in ("", scored):
+        progress = replace(progress, best=None, waited=0, since=step)
+        say(
+            f"validation  scores up to update {step:,} are of another validation set, or by "
+            "another score, BLEU tokenizer or beam: they are compared with no later ones"
+        )
     if first:
         for remark in scorer.remarks(tokenizers.target.reproduce) if translates else ():
             say(f"scores      {remark}")
@@ -276,7 +300,7 @@ def train(command: TrainCommand) -> None:
         looked = "" if resuming else first_look(config.data, pairs, held_out, tags)
         if looked:
             say(looked)
-        start = Start(step, progress.seconds, *devices.counted(), looked)
+        start = Start(step, progress.seconds, *devices.counted(), looked, changed)
         record_start(folder, start, __version__)
 
     # What the loop calls.
@@ -336,6 +360,9 @@ def train(command: TrainCommand) -> None:
             reporter.unreported,
             patience.best,
             patience.waited,
+            training=pairs.digest,
+            validation=scored,
+            since=progress.since,
         )
         checkpoints.save(state, so_far)
         return_memory()  # what compiling and translating have taken
@@ -360,7 +387,7 @@ def train(command: TrainCommand) -> None:
         return_blocks()
     if updates.told:
         say(f"memory      {updates.told}")
-    checkpoints = Checkpoints(folder, config)
+    checkpoints = Checkpoints(folder, config, progress.since)
     try:
         state = loop.train(
             config.train,

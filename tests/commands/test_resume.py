@@ -1,5 +1,6 @@
 """train.py, killed at any moment and started again, ends where an undisturbed run ends."""
 
+import gzip
 import json
 import os
 import random
@@ -17,7 +18,9 @@ import orbax.checkpoint as ocp
 import pytest
 from small_run import family_words, regularised_words, run, start, wait_until
 
+from transformer.runs.checkpoints import load_params, restore
 from transformer.runs.folder import load_run_config
+from transformer.runs.starts import read_starts
 
 KILLS = int(os.environ.get("KILLS", "4"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""
@@ -155,6 +158,49 @@ def test_a_run_asked_to_stop_saves_and_says_how_to_continue(config, undisturbed,
     assert "continue with: python" in output or "done:" in output
     run("train.py", config, "--run", folder)
     assert_same_end(folder, undisturbed)
+
+
+def test_a_run_and_its_data_may_move_and_its_steps_become_more(config, undisturbed, tmp_path):
+    first, data, folder = tmp_path / "first", tmp_path / "data", tmp_path / "moved"
+    shorter = run("train.py", config, "--run", first, "--train.steps", 10)
+    assert shorter.returncode == 0, shorter.stderr
+    shutil.copytree(first, folder)  # without times of change
+    data.mkdir()
+    for name in ("train.en", "train.de"):
+        (data / f"{name}.gz").write_bytes(gzip.compress((config.parent / name).read_bytes()))
+        shutil.copy(config.parent / name.replace("train", "valid"), data)
+    words = ["train.py", config, "--run", folder, "--train.keep-last", 5]
+    words += ["--data.train-files", data / "train.en.gz", data / "train.de.gz"]
+    words += ["--data.validation-files", data / "valid.en", data / "valid.de"]
+    refused = run(*words, "--model.d-ff", 64, "--train.seed", 3)
+    assert refused.returncode == 2
+    assert "model.d_ff is 32 there, 64 here; train.seed is 0 there, 3 here" in refused.stderr
+    result = run(*words)
+    assert result.returncode == 0, result.stderr
+    changed = next(line for line in result.stdout.splitlines() if line.startswith("changed "))
+    assert "train.steps 10 to 20, train.keep_last 3 to 5" in changed
+    assert "of another validation set" not in result.stdout
+    assert changed.split(maxsplit=1)[1] == read_starts(folder)[-1].changed
+    assert load_run_config(folder).data.train_files[0] == str(data / "train.en.gz")
+    assert_same_end(folder, undisturbed)
+
+    (data / "train.de.gz").write_bytes(gzip.compress((config.parent / "train.en").read_bytes()))
+    for steps, said in ((10, "data.train_files is"), (9, "and 10 updates are done")):
+        refused = run("train.py", config, "--run", first, *words[6:], "--train.steps", steps)
+        assert refused.returncode == 2 and said in refused.stderr
+
+
+def test_scores_of_another_validation_set_are_told_and_not_compared(config, undisturbed, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run")
+    other = [shutil.copy(config.parent / f"valid.{end}", tmp_path) for end in ("en", "de")]
+    words = [config, "--run", folder, "--train.steps", 25, "--data.validation-files", *other]
+    Path(other[1]).write_text("Katze\n" * len(Path(other[1]).read_text().splitlines()))
+    result = run("train.py", *words)
+    assert result.returncode == 0, result.stderr
+    assert "scores up to update 20 are of another validation set" in result.stdout
+    assert "another validation set" not in run("train.py", *words).stdout
+    assert restore(folder, load_run_config(folder))[1].since == 20
+    assert load_params(folder, load_run_config(folder), "best")[1] == "best: step 25"
 
 
 FILE_SIZE = 20_000

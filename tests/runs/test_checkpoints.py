@@ -440,6 +440,24 @@ def test_the_best_few_are_averaged(tmp_path, config, state):
     assert_same(params, expected)
 
 
+@pytest.mark.parametrize(
+    "scores, kept, best", [((), [2, 4, 5], 2), ((1.0, 3.0, 2.0), [6, 7], 6), ((1.0,), [4, 5], 5)]
+)
+def test_scores_of_another_validation_set_are_not_compared(
+    tmp_path, config, state, scores, kept, best
+):
+    train = dataclasses.replace(config.train, keep_last=2, keep_best=1, average_last=1)
+    config = dataclasses.replace(config, train=train)
+    save(tmp_path, config, (at(state, 2), 30.0), (at(state, 4), 20.0))
+    checkpoints = Checkpoints(tmp_path, config, since=4)
+    for step, bleu in enumerate(scores or [None], start=5):
+        progress = Progress(batch=step, scores=scores_of(bleu), since=4)
+        checkpoints.save(at(state, step), progress)
+    checkpoints.close()
+    assert steps_in(tmp_path) == kept
+    assert load_params(tmp_path, config, "best")[1] == f"best: step {best}"
+
+
 def test_without_a_score_the_best_is_the_last(tmp_path, config, state):
     save(tmp_path, config, (at(state, 4), None))
     assert load_params(tmp_path, config, "best")[1] == "best: step 4"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax.numpy as jnp
 import pytest
 
 from transformer.config.files import from_json, to_json
@@ -10,7 +11,7 @@ from transformer.errors import UserError
 from transformer.runs.folder import (
     as_begun,
     check_folder,
-    check_settings,
+    check_same_run,
     check_still_there,
     create_run,
     held,
@@ -18,6 +19,7 @@ from transformer.runs.folder import (
     load_run_config,
     take_up_run,
 )
+from transformer.training.optimizer import hyperparameters, learning_rate
 
 
 @pytest.fixture
@@ -50,12 +52,24 @@ def test_a_folder_with_something_else_and_a_file_are_refused(tmp_path, config):
         create_run(tmp_path / "thesis.tex" / "run", config)
 
 
+def changed(config, **settings):
+    """A config with other settings, each named as in model__d_model."""
+    for name, value in settings.items():
+        section, _, field = name.partition("__")
+        values = dataclasses.replace(getattr(config, section), **{field: value})
+        config = dataclasses.replace(config, **{section: values})
+    return config
+
+
 def test_another_config_for_the_same_run_is_refused_with_what_differs(tmp_path, config):
     create_run(tmp_path, config)
-    take_up_run(tmp_path, config)
-    other = dataclasses.replace(config, model=dataclasses.replace(config.model, d_model=32))
-    with pytest.raises(UserError, match="model.d_model is 16 there, 32 here"):
-        take_up_run(tmp_path, other)
+    check_same_run(tmp_path, config)
+    other = changed(config, model__d_model=32, data__lowercase=True, data__dataset="")
+    with pytest.raises(UserError, match="model.d_model is 16 there, 32 here; data.dat") as refusal:
+        check_same_run(tmp_path, other)
+    flags = "--model.d-model 16 --data.dataset phrasebook/en_de --data.no-lowercase"
+    assert f"resume it with {flags}, or choose another folder with --run" in str(refusal.value)
+    assert load_run_config(tmp_path) == config
 
 
 def test_a_run_from_before_a_default_changed_goes_on_as_it_began(tmp_path, config):
@@ -65,27 +79,95 @@ def test_a_run_from_before_a_default_changed_goes_on_as_it_began(tmp_path, confi
     (tmp_path / "tokenizer").mkdir()
     create_run(tmp_path, before)
     assert as_begun(tmp_path, config) == before
-    take_up_run(tmp_path, as_begun(tmp_path, config))
-    check_settings(tmp_path, 5, kept_settings(before) | {"train.seed": before.train.seed})
-    assert "train.best_by" not in kept_settings(before)  # as such a checkpoint kept it
+    assert take_up_run(tmp_path, as_begun(tmp_path, config), 5, set()) == ""
     saved = json.loads(to_json(before))
     del saved["train"]["best_by"]
     assert from_json(json.dumps(saved)) == before
     create_run(tmp_path, config)
     assert as_begun(tmp_path, config) == config
-    with pytest.raises(UserError, match=r"train\.best_by was 'bleu' and is 'auto'"):
-        check_settings(tmp_path, 5, kept_settings(before) | {"train.steps": config.train.steps})
 
 
-def test_decoding_and_where_files_lie_may_change_and_the_run_learns_it(tmp_path, config):
+MAY_CHANGE = {
+    "decode__beam_size": 9, "data__manual_dir": "/elsewhere", "data__test_files": ("a", "b"),
+    "data__validation_files": ("moved.en", "moved.de"), "train__keep_last": 9,
+    "train__log_every": 7, "train__validate_every": 7, "train__patience": 3, "train__steps": 50,
+    "train__best_by": "loss", "data__bleu_tokenizer": "char", "train__average_last": 2,
+    "train__shard_state": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAY_CHANGE)
+def test_what_changes_no_update_may_change_and_the_run_learns_it(tmp_path, config, name):
+    create_run(tmp_path, changed(config, train__steps=40))
+    other = changed(config, **{"train__steps": 40, name: MAY_CHANGE[name]})
+    check_same_run(tmp_path, other)
+    told = take_up_run(tmp_path, other, 40, set())
+    assert told.startswith(name.replace("__", "."))
+    assert load_run_config(tmp_path) == other
+    assert kept_settings(other) == kept_settings(config)  # what earlier checkpoints have kept
+    assert take_up_run(tmp_path, other, 40, set()) == ""
+
+
+def test_steps_are_not_fewer_than_are_done(tmp_path, config):
+    create_run(tmp_path, changed(config, train__steps=40))
+    assert take_up_run(tmp_path, changed(config, train__steps=30), 30, set())
+    with pytest.raises(UserError, match=r"train.steps is 30 there, 29 here\), and 30 updates"):
+        take_up_run(tmp_path, changed(config, train__steps=29), 30, set())
+    assert load_run_config(tmp_path).train.steps == 30
+
+
+@pytest.mark.parametrize(
+    "steps, cooldown, done, allowed",
+    [
+        (60, 10, 31, True),
+        (60, 10, 32, False),  # its rate was lowered already
+        (40, 0, 31, True),
+        (40, 5, 32, False),
+        (36, 5, 31, True),
+        (35, 5, 32, False),
+        (35, 6, 31, False),  # its rate would have been lowered
+    ],
+)
+def test_the_schedule_may_change_before_the_learning_rate_falls(
+    tmp_path, config, steps, cooldown, done, allowed
+):
+    before = changed(config, train__steps=40, optimizer__cooldown_steps=10)
+    now = changed(config, train__steps=steps, optimizer__cooldown_steps=cooldown)
+    create_run(tmp_path, before)
+    check_same_run(tmp_path, now)
+    rates = [
+        learning_rate(config.model, hyperparameters(one), jnp.arange(1, done + 1))
+        for one in (before, now)
+    ]
+    assert (rates[0] == rates[1]).all() == allowed
+    if allowed:
+        take_up_run(tmp_path, now, done, set())
+        return
+    with pytest.raises(UserError, match="the learning rate has been falling since update"):
+        take_up_run(tmp_path, now, done, set())
+    assert load_run_config(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["train_files", "source_tokenizer", "target_tokenizer"])
+def test_files_may_lie_elsewhere_where_they_hold_the_same(tmp_path, config, name):
     create_run(tmp_path, config)
-    changed = dataclasses.replace(
-        config,
-        decode=dataclasses.replace(config.decode, beam_size=9),
-        data=dataclasses.replace(config.data, manual_dir="/elsewhere"),
-    )
-    take_up_run(tmp_path, changed)
-    assert load_run_config(tmp_path).decode.beam_size == 9
+    value = ("a.en", "a.de") if name == "train_files" else "moved.model"
+    moved = changed(config, **{f"data__{name}": value})
+    check_same_run(tmp_path, moved)
+    with pytest.raises(UserError, match=f"data.{name} is .* and the files do not hold the same"):
+        take_up_run(tmp_path, moved, 5, {"data.another"})
+    assert load_run_config(tmp_path) == config
+    take_up_run(tmp_path, moved, 5, {f"data.{name}"})
+    assert load_run_config(tmp_path) == moved
+
+
+def test_the_run_that_the_weights_came_from_may_have_moved(tmp_path, config):
+    create_run(tmp_path / "run", changed(config, train__origin=str(tmp_path / "first")))
+    check_same_run(tmp_path / "run", changed(config, train__origin=str(tmp_path / "moved")))
+    create_run(tmp_path / "first", config)
+    check_same_run(tmp_path / "run", changed(config, train__origin=f"{tmp_path}/run/../first"))
+    with pytest.raises(UserError, match="train.origin is .*resume it with its own settings"):
+        check_same_run(tmp_path / "run", changed(config, train__origin=str(tmp_path / "moved")))
 
 
 def test_one_train_command_at_a_time_works_in_a_run(tmp_path, config):

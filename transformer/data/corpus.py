@@ -1,6 +1,8 @@
 """Pairs of sentences, from plain files or a TFDS dataset, behind one interface."""
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
 
 from transformer.config import DataConfig
 from transformer.data.files import Corpus, Split, corpora, file_fingerprint, file_pairs
@@ -44,10 +46,19 @@ def check_corpora(data: DataConfig) -> None:
 def fingerprint(data: DataConfig, split: Split) -> str:
     """A cheap identity of a split's text, for cache keys: changes when the corpus does.
 
-    Files by path, size and time of change; a dataset by version, split and number of examples.
+    Files by path, size and times of change; a dataset by version, split, number of examples and
+    when it was prepared.
     """
     found = _files(data, split)
     return file_fingerprint(data, found) if found else dataset_fingerprint(data, split)
+
+
+def text_digest(pairs: Iterable[tuple[str, str]]) -> str:
+    """Equal where all sentences are, wherever they are read from."""
+    sha256 = hashlib.sha256()
+    for pair in pairs:
+        sha256.update(json.dumps(pair).encode())
+    return sha256.hexdigest()[:16]
 
 
 def corpus_sizes(data: DataConfig) -> list[int]:

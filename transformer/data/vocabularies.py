@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,6 +113,17 @@ def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
     if paths:
         return Tokenizers(*(load_tokenizer(path, data.lowercase) for path in paths))
     return Tokenizers(_train(data, ("source",), tell), _train(data, ("target",), tell))
+
+
+def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:
+    """Which of data.source_tokenizer and data.target_tokenizer name these tokenizers."""
+    same = set()
+    for setting, tokenizer in zip(("source_tokenizer", "target_tokenizer"), tokenizers):
+        path = getattr(data, setting)
+        with suppress(UserError):
+            if path and load_tokenizer(path, data.lowercase) == tokenizer:
+                same.add(f"data.{setting}")
+    return same
 
 
 def make_labels(data: DataConfig) -> Labels:

@@ -180,7 +180,7 @@ def _check_description(path: Path, check: Callable[[Any], object]) -> None:
 
 
 def merit(scores: Mapping[str, float], best_by: str) -> float | None:
-    """The score by which checkpoints are compared, higher being better; None without scores.
+    """The score by which checkpoints are compared, higher being better; None without it.
 
     With `auto` a translator that chrF chooses for has that score, others have BLEU, other models
     the loss."""
@@ -188,7 +188,7 @@ def merit(scores: Mapping[str, float], best_by: str) -> float | None:
         return None
     if best_by == "auto":
         best_by = next(name for name in ("chrf", "bleu", "loss") if name in scores)
-    return -scores["loss"] if best_by == "loss" else scores[best_by]
+    return -scores["loss"] if best_by == "loss" else scores.get(best_by)
 
 
 def any_score(scores: Mapping[str, float]) -> float:
@@ -209,15 +209,21 @@ DESCRIPTIONS = {"metrics/metrics": _check_scores, "_CHECKPOINT_METADATA": dict}
 
 @dataclass(frozen=True)
 class NewestAndBest:
-    """Which checkpoints Orbax keeps: of the validated ones the newest and the best; the newest."""
+    """Which checkpoints Orbax keeps: of the validated ones the newest and the best; the newest.
+
+    Scores of the updates up to `since` are of another validation set.
+    """
 
     settings: TrainConfig
+    since: int = 0
 
     def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
         """For each checkpoint, oldest first, whether Orbax keeps it."""
         settings = self.settings
         validated = [point for point in checkpoints if point.metrics]
-        by_merit = sorted(validated, key=lambda point: merit(point.metrics, settings.best_by))
+        scored = [p for p in validated if merit(p.metrics, settings.best_by) is not None]
+        comparable = [point for point in scored if point.step > self.since] or scored
+        by_merit = sorted(comparable, key=lambda point: merit(point.metrics, settings.best_by))
         newest, best = validated[-settings.keep_last :], by_merit[-settings.keep_best :]
         kept = [*newest, *best, checkpoints[-1]]
         return [any(point is other for other in kept) for point in checkpoints]

@@ -50,10 +50,13 @@ class Progress:
 
     epoch, batch  the next batch to train on
     plan          digest of the batches that the first two count
+    training      digest of the training tokens
     seconds       time spent on updates so far, validation and saving excluded
     scores        on the validation set, by name; none for a checkpoint saved without a validation
     unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
     best, waited  the merit of the best validation so far, and validations since (`Patience`)
+    validation    what the scores are of: the validation set and how it is scored
+    since         the update after which all scores are of that
     settings      those of the run (`kept_settings`), put there when it is saved
     """
 
@@ -66,12 +69,18 @@ class Progress:
     best: float | None = None
     waited: int = 0
     settings: dict[str, object] = field(default_factory=dict)
+    training: str = ""
+    validation: str = ""
+    since: int = 0
 
 
 class Checkpoints:
-    """Saves the checkpoints of one run in the background; the newest and the best are kept."""
+    """Saves the checkpoints of one run in the background; the newest and the best are kept.
 
-    def __init__(self, folder: Path, config: Config):
+    Scores of the updates up to `since` are not compared with later ones.
+    """
+
+    def __init__(self, folder: Path, config: Config, since: int = 0):
         self.folder = folder.absolute() / "checkpoints"
         self.settings = kept_settings(config)
         self.first = jax.process_index() == 0  # the one that writes what is no array
@@ -79,7 +88,7 @@ class Checkpoints:
             self.folder,
             ocp.CheckpointManagerOptions(
                 best_fn=any_score,
-                preservation_policy=NewestAndBest(config.train),
+                preservation_policy=NewestAndBest(config.train, since),
                 enable_async_checkpointing=True,
                 cleanup_tmp_directories=True,
                 temporary_path_class=OnDisk,
@@ -204,9 +213,9 @@ def _progress(step: int, described: dict) -> Progress:
     """Raises DamageError when it is not what was saved."""
     try:
         progress = Progress(**described)
-        counts = (progress.epoch, progress.batch, progress.waited)
+        counts = (progress.epoch, progress.batch, progress.waited, progress.since)
         if not all(type(number) is int and number >= 0 for number in counts):
-            raise ValueError("epoch, batch or waited is no count")
+            raise ValueError("epoch, batch, waited or since is no count")
         numbers = [progress.seconds, *progress.unreported.values(), *progress.scores.values()]
         numbers += [] if progress.best is None else [progress.best]
         if not all(type(number) is float for number in numbers):
@@ -250,6 +259,7 @@ def _load_params(
     manager, steps = open_to_read(folder)
     shapes = {"params": jax.eval_shape(partial(init_params, config.model), jax.random.key(0))}
     scores: dict[int, float | None] = {}  # higher is better
+    since = 0
     damaged: list[DamageError] = []
     with closing(manager):
         for step in steps:
@@ -257,10 +267,11 @@ def _load_params(
                 progress = _progress(step, read(manager, step, {})[1])
                 check_settings(folder, step, progress.settings)
                 scores[step] = merit(progress.scores, config.train.best_by)
+                since = progress.since
             except DamageError as error:
                 damaged.append(error)
         while scores and checkpoint not in (str(error.step) for error in damaged):
-            chosen = _choose_steps(folder, scores, config.train, checkpoint)
+            chosen = _choose_steps(folder, scores, since, config.train, checkpoint)
             try:
                 params = average(read(manager, step, shapes)[0]["params"] for step in chosen)
             except DamageError as error:
@@ -286,12 +297,18 @@ def average(trees: Iterable[Params]) -> Params:
 
 
 def _choose_steps(
-    folder: Path, scores: dict[int, float | None], settings: TrainConfig, checkpoint: str
+    folder: Path,
+    scores: dict[int, float | None],
+    since: int,
+    settings: TrainConfig,
+    checkpoint: str,
 ) -> list[int]:
-    """`scores`: the merit of each step, None if not validated."""
+    """`scores`: the merit of each step, None if not validated; those up to `since` are of another
+    validation set."""
     steps = sorted(scores)
     validated = [step for step in steps if scores[step] is not None]
-    by_merit = sorted(validated, key=lambda step: (scores[step], step))
+    comparable = [step for step in validated if step > since] or validated
+    by_merit = sorted(comparable, key=lambda step: (scores[step], step))
     if checkpoint == "last" or (checkpoint in NAMES and not validated):
         return steps[-1:]
     if checkpoint == "average":

@@ -16,13 +16,14 @@ runs/NAME/
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
+from transformer.config.resuming import FILES, SCHEDULE, falls_from, identity, setting_flag
 from transformer.config.settings import FORMER_DEFAULTS, by_name, differing_fields
 from transformer.errors import UserError
 from transformer.machine.disk import sync, sync_tree, write_text
@@ -125,27 +126,11 @@ def check_still_there(folder: Path) -> None:
         )
 
 
-def identity(config: Config) -> dict[str, object]:
-    """The settings that make a run what it is, by name.
-
-    How its output is decoded, where raw files lie and how the state lies on devices may change.
-    """
-    return {
-        name: value
-        for name, value in by_name(config).items()
-        if not name.startswith("decode.") and name not in ("data.manual_dir", "train.shard_state")
-    }
-
-
 def kept_settings(config: Config) -> dict[str, object]:
     """What each checkpoint keeps of the settings: those of its run's identity that are not as by
-    default. Where raw files lie may change, for the plan and the vocabulary tell them."""
-    default = by_name(Config()) | FORMER_DEFAULTS
-    kept = {
-        name: value
-        for name, value in identity(config).items()
-        if value != default[name] and not name.endswith("_files")
-    }
+    default."""
+    default = by_name(Config())
+    kept = {name: value for name, value in identity(config).items() if value != default[name]}
     return json.loads(json.dumps(kept))
 
 
@@ -155,9 +140,9 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
     path = folder / "config.json"
     if not kept or not path.exists():  # of an early version, or aside from its run
         return
-    there = kept_settings(load_run_config(folder))
-    default = by_name(Config()) | FORMER_DEFAULTS
-    for name in sorted(there.keys() | kept.keys()):
+    config = load_run_config(folder)
+    there, default = kept_settings(config), by_name(Config())
+    for name in sorted((there.keys() | kept.keys()) & identity(config).keys()):
         before, now = (settings.get(name, default.get(name)) for settings in (kept, there))
         if before != now:
             raise UserError(
@@ -180,20 +165,62 @@ def as_begun(folder: Path, config: Config) -> Config:
     return config
 
 
-def take_up_run(folder: Path, config: Config) -> None:
-    """Makes sure that `config` is the run's; its `decode` settings replace the run's.
+FLAGS_SHOWN = 5
+"""A command with more differences than this was meant for another run."""
 
-    Raises UserError naming the settings that differ.
+
+def check_same_run(folder: Path, config: Config) -> None:
+    """Raises UserError naming the settings of `config` with which the updates that are done would
+    have been others."""
+    before = load_run_config(folder)
+    differences = {
+        name: values
+        for name, values in differing_fields(before, config).items()
+        if name in identity(config) and not (name == "train.origin" and _is_moved(*values))
+    }
+    _refuse(folder, differences)
+
+
+def _is_moved(before: str, now: str) -> bool:
+    """Whether `now` may be the run folder that was `before`: the same, or that one is gone."""
+    if not (before and now):
+        return False
+    return not Path(before, "config.json").exists() or Path(before).resolve() == Path(now).resolve()
+
+
+def take_up_run(folder: Path, config: Config, done: int, same_files: Set[str]) -> str:
+    """Makes `config` the run's, of which so many updates are done; says what has changed.
+
+    `same_files` are those settings of `FILES` whose files hold what the run was trained with.
+    Raises UserError for settings with which the updates that are done would have been others.
     """
-    differences = differing_fields(load_run_config(folder), config)
+    before = load_run_config(folder)
+    differences = differing_fields(before, config)
+    falling = min(falls_from(before), falls_from(config))
+    schedule = SCHEDULE & differences.keys()
+    if config.train.steps < done and schedule:
+        _refuse(folder, {"train.steps": differences["train.steps"]}, f"{done:,} updates are done")
+    if done >= falling:
+        reason = f"the learning rate has been falling since update {falling:,}"
+        _refuse(folder, {name: differences[name] for name in sorted(schedule)}, reason)
+    others = sorted((FILES - same_files) & differences.keys())
+    _refuse(folder, {name: differences[name] for name in others}, "the files do not hold the same")
+    if differences:
+        write_text(folder / "config.json", to_json(config))
+    return ", ".join(f"{name} {old!r} to {new!r}" for name, (old, new) in differences.items())
+
+
+def _refuse(folder: Path, differences: Mapping[str, tuple[object, object]], why: str = "") -> None:
+    """Raises UserError where there are differences, with the flags that undo them."""
+    if not differences:
+        return
     shown = "; ".join(
-        f"{name} is {there!r} there, {here!r} here"
-        for name, (there, here) in differences.items()
-        if name in identity(config)
+        f"{name} is {there!r} there, {here!r} here" for name, (there, here) in differences.items()
     )
-    if shown:
-        raise UserError(
-            f"{folder} holds a run with another config ({shown}): "
-            "use the same settings to go on with it, or another folder with --run"
-        )
-    write_text(folder / "config.json", to_json(config))
+    flags = [setting_flag(name, there) for name, (there, _) in differences.items()]
+    own = " ".join(flags) if all(flags) and len(flags) <= FLAGS_SHOWN else "its own settings"
+    weights = f", there with its weights by --from {folder}" if why else ""
+    raise UserError(
+        f"{folder} holds a run with other settings ({shown}){why and f', and {why}'}: "
+        f"resume it with {own}, or choose another folder with --run{weights}"
+    )

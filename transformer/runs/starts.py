@@ -23,6 +23,7 @@ class Start:
     unit, count    "core" or "device", and how many of them work
     name           which processor or device
     looked         what the first look at the data said
+    changed        settings that a resumed run has changed
     """
 
     step: Count
@@ -31,6 +32,7 @@ class Start:
     count: Positive
     name: str
     looked: str = ""
+    changed: str = ""
 
 
 def record_start(folder: Path, start: Start, program: str) -> None:
