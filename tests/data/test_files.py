@@ -7,6 +7,8 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,7 +101,8 @@ def test_random_bytes_give_pairs_or_a_user_error(source, target, suffix):
         if suffix:  # bytes that pretend to be compressed
             Path(data.train_files[0]).write_bytes(source)
         tsv = table(Path(folder), source)
-        for config in (data, tsv):
+        csv = table(Path(folder), source, "a.csv")
+        for config in (data, tsv, csv, replace(tsv, tsv_quotes=True)):
             try:
                 assert all(isinstance(side, str) for pair in read(config) for side in pair)
             except UserError as error:
@@ -146,6 +149,84 @@ def test_compressed_files_that_are_not(tmp_path, suffix):
         read(data)
 
 
+QUOTED = [('He said, "no".', "a\tb, c"), ('5" pipe', "two lines"), ("", "Zwei")]
+
+
+def quoted(separator, end):
+    """Those pairs as spreadsheets write them; a field of which ends a line."""
+    rows = [('"He said, ""no""."', '"a\tb, c"'), ('5" pipe', f'"two{end}lines"'), ("", "Zwei")]
+    return "".join(separator.join(row) + end for row in rows)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.csv.xz", "a.tsv", "a.tsv.bz2"])
+def test_fields_in_quotes_are_read_without_them(tmp_path, name, end):
+    content = quoted("\t" if "tsv" in name else ",", end)
+    data = replace(table(tmp_path, "\ufeff" + content, name), tsv_quotes="tsv" in name)
+    assert read(data) == QUOTED
+    assert read(replace(data, tsv_columns=(2, 1))) == [pair[::-1] for pair in QUOTED]
+
+
+def test_quotes_of_tables_without_them_are_text(tmp_path):
+    assert read(table(tmp_path, '"a"\t"b\n')) == [('"a"', '"b')]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('a,b\n"c\nd",e\nf,"open\ng,h\n', r"a\.csv, line 4: a field in quotes .*mend the row$"),
+        ('a,b\n"c" d,e\n', r"a\.csv, line 2: a field in quotes must end"),
+        (f'a,"{"x" * 2**24}y"\n', r"line 1: a field in quotes .*field limit"),
+        ("a;b\n", r"1 column\(s\) in 'a;b', .*separated by commas"),
+        ("a,b\n\n", r"line 2: 0 column\(s\)"),
+        ("a,b\rc,d\n", r"line 1: "),
+    ],
+)  # fmt: skip
+def test_quotes_that_are_wrong(tmp_path, content, message):
+    with pytest.raises(UserError, match=message) as caught:
+        read(table(tmp_path, content, "a.csv"))
+    assert_one_sentence(caught.value)
+
+
+HEADERS = [
+    ("source", "target"), ("en", "de"), ("English", "German"), ("Source text", "Translation"),
+    ("", "en_text"), ("src_1", "TGT"), ("sentence", "label"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz"])
+def test_a_first_row_that_looks_like_a_header_is_told_and_can_be_left_out(tmp_path, header, name):
+    separator = "\t" if "tsv" in name else ","
+    rows = [header, ("Good evening.", "Guten Abend.")]
+    data = table(tmp_path, "".join(f"{separator.join(row)}\n" for row in rows), name)
+    with pytest.warns(UserWarning, match=f"first row of .*{name} looks like a header .*tsv_header"):
+        check_corpora(data)
+    with pytest.warns(UserWarning, match="looks like a header"):
+        assert read(data) == rows
+    before = fingerprint(data, "train")
+    skipping = replace(data, tsv_header=True)
+    with warnings.catch_warnings(action="error"):
+        check_corpora(skipping)
+        assert read(skipping) == rows[1:]
+    assert fingerprint(skipping, "train") != before
+
+
+@pytest.mark.parametrize("pair", [("Good source.", "Gute Quelle."), ("1", "2"), ("Text", "Satz")])
+def test_a_pair_is_not_taken_for_a_header(tmp_path, pair):
+    with warnings.catch_warnings(action="error"):
+        assert read(table(tmp_path, "\t".join(pair) + "\n")) == [pair]
+
+
+def test_a_table_without_the_columns_is_refused_before_anything_is_read(tmp_path):
+    fine, other = (
+        table(tmp_path, text, name) for text, name in (("a\tb\n", "a.tsv"), ("a", "b.csv"))
+    )
+    data = replace(fine, test_files=other.train_files)
+    with pytest.raises(UserError, match=r"b\.csv, line 1: 1 column"):
+        check_corpora(data)
+
+
 def test_several_corpora_follow_each_other(tmp_path):
     first = parallel(tmp_path, "a\nb\n", "A\nB\n", ".gz").train_files
     second = table(tmp_path, "c\tC\n", "more.tsv.xz").train_files
@@ -163,10 +244,8 @@ def test_the_lines_of_each_corpus_are_counted_for_themselves(tmp_path):
 
 
 def test_columns_are_chosen_by_number(tmp_path):
-    files = table(tmp_path, "id1\t0.9\tsource\ttarget\n").train_files
-    assert read(DataConfig(dataset="", train_files=files, tsv_columns=(3, 4))) == [
-        ("source", "target")
-    ]
+    files = table(tmp_path, "id1\t0.9\tone\teins\n").train_files
+    assert read(DataConfig(dataset="", train_files=files, tsv_columns=(3, 4))) == [("one", "eins")]
     with pytest.raises(UserError, match=r"4 column\(s\) .*columns 2 and 5"):
         read(DataConfig(dataset="", train_files=files, tsv_columns=(2, 5)))
 

@@ -84,7 +84,7 @@ class EvalCommand:
     """Which of the run's data sets to score."""
     test_files: tuple[str, ...] = ()
     """Other test sets instead, each a source file and a reference file, the file of the one side
-    there is, or one .tsv file, read as data.tsv_columns and data.swap_files say."""
+    there is, or one table, read as data.tsv_columns and data.swap_files say."""
     references: tuple[str, ...] = ()
     """Files of references, several of each sentence if there are several files, instead of those of
     the test set."""

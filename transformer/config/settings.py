@@ -133,18 +133,22 @@ class DataConfig:
     test_split: str = "test"
     """The TFDS split that eval.py scores."""
     train_files: tuple[str, ...] = ()
-    """Source file and target file (or the file of the one side there is), or one .tsv file, one
-    sentence a line; more corpora may follow, named in the same way; .gz, .bz2, .xz and .zst are
-    decompressed."""
+    """Source file and target file (or the file of the one side there is), or one table (.tsv or
+    .csv), one sentence a line; more corpora may follow, named in the same way; .gz, .bz2, .xz and
+    .zst are decompressed."""
     validation_files: tuple[str, ...] = ()
     """The same for validation."""
     test_files: tuple[str, ...] = ()
     """The same for the test set."""
     tsv_columns: tuple[Positive, Positive] = (1, 2)
-    """Columns of .tsv files that hold source and target; the first column is 1."""
+    """Columns of tables that hold source and target; the first column is 1."""
+    tsv_quotes: bool = False
+    """Fields of .tsv files may stand in quotes, as in .csv files: "" within is a quote, a tab is
+    text, the end of a line a space."""
+    tsv_header: bool = False
+    """The first row of each table is a header, and left out."""
     label_column: Count = 0
-    """Column of .tsv files that holds the class of a sentence, for an encoder alone: a classifier;
-    0: none."""
+    """Column of tables that holds the class, for an encoder alone: a classifier; 0: none."""
     windows: bool = False
     """Read a text, such as a book, as one stream of tokens, cut into windows of max_length; else
     each line is by itself. For a decoder or an encoder alone."""

@@ -31,7 +31,8 @@ def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
 
 
 def check_corpora(data: DataConfig) -> None:
-    """Raises UserError for a missing file or split: better now than when hours have been spent."""
+    """Raises UserError for a missing file or split, or one whose first line cannot be read: better
+    now than when hours have been spent."""
     found = len(corpora(data, "train"))
     if data.train_weights and len(data.train_weights) != found:
         raise UserError(
@@ -39,7 +40,10 @@ def check_corpora(data: DataConfig) -> None:
             f"{found} corpora: one number for each"
         )
     for split in ("train", "validation", "test"):
-        if not corpora(data, split) and data.dataset and split != "test":
+        named = corpora(data, split)
+        for corpus in named:
+            next(file_pairs(data, [corpus]), None)  # may warn of a header
+        if not named and data.dataset and split != "test":
             prepared_builder(data, split)
 
 
@@ -76,6 +80,6 @@ def _files(data: DataConfig, split: Split) -> list[Corpus]:
     found = corpora(data, split)
     if not found and not data.dataset:
         raise UserError(
-            f"data.{split}_files is not set: name a source and a target file, or a .tsv file"
+            f"data.{split}_files is not set: name a source and a target file, or a table"
         )
     return found

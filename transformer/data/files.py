@@ -1,8 +1,8 @@
 """Pairs of sentences from plain files: one sentence a line, or tables with a column a side.
 
-A corpus is a source file and a target file (or the file of the one side there is), or one .tsv
-table; a split is one corpus or several, named one after the other. Files that end in .gz, .bz2, .xz
-or .zst are decompressed on the way.
+A corpus is a source file and a target file (or the file of the one side there is), or one table,
+.tsv or .csv; a split is one corpus or several, named one after the other. Files that end in .gz,
+.bz2, .xz or .zst are decompressed on the way.
 """
 
 import bz2
@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
+from warnings import warn
 
 from transformer.config import DataConfig
+from transformer.data.tables import SEPARATORS, looks_like_header, read_rows
 from transformer.errors import UserError
 
 zstd: Any
@@ -51,11 +53,11 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
         width = 1 if is_table(names[0]) else len(data.sides)
         corpus, names = names[:width], names[width:]
         if data.label_column and not is_table(corpus[0]):
-            raise UserError(f"{setting}: {corpus[0]} is no .tsv file, and data.label_column is set")
+            raise UserError(f"{setting}: {corpus[0]} is no table, and data.label_column is set")
         if len(corpus) < width or len({is_table(name) for name in corpus}) > 1:
             raise UserError(
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
-                "file, or one .tsv file, and so on for more corpora"
+                "file, or one .tsv or .csv file, and so on for more corpora"
             )
         found.append(tuple(_existing(setting, Path(name).expanduser()) for name in corpus))
     return found
@@ -65,6 +67,7 @@ def file_fingerprint(data: DataConfig, found: list[Corpus]) -> str:
     """A cheap identity of the text of these files: path and state of each, and how it is read."""
     paths = [path.resolve() for corpus in found for path in corpus]
     read = (data.sides, data.tsv_columns, data.label_column, data.swap_files)
+    read += (data.tsv_quotes, data.tsv_header)
     return "|".join([*(f"{path}:{file_state(path)}" for path in paths), f"{read}"])
 
 
@@ -107,9 +110,14 @@ def read_lines(setting: str, name: str) -> list[str]:
 
 
 def is_table(name: str) -> bool:
-    """Whether a file is a table by its name: .tsv, or that and compressed."""
-    path = Path(name)
-    return path.suffix == ".tsv" or (path.suffix in COMPRESSED and path.stem.endswith(".tsv"))
+    """Whether a file is a table by its name, compressed or not."""
+    return _separator(Path(name)) is not None
+
+
+def _separator(path: Path) -> str | None:
+    """Of the columns of a table; None of other files."""
+    ending = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+    return SEPARATORS.get(ending)
 
 
 def _existing(setting: str, path: Path) -> Path:
@@ -140,16 +148,27 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
     chosen = [by_side[side] for side in data.sides]
     if data.label_column:
         chosen.append(data.label_column)
-    for number, line in enumerate(file_lines(path), start=1):
-        columns = line.split("\t")
+    separator = _separator(path)
+    is_quoted = data.tsv_quotes or separator == ","
+    rows = read_rows(str(path), file_lines(path), separator, is_quoted)
+    if data.tsv_header:
+        next(rows, None)
+    for number, columns in rows:
         if len(columns) < max(chosen):
             raise UserError(
-                f"{path}, line {number}: {len(columns)} column(s) in {line!r:.80}, and "
-                f"data.tsv_columns{' or data.label_column' * (data.label_column > 0)} asks for "
+                f"{path}, line {number}: {len(columns)} column(s) in "
+                f"{separator.join(columns)!r:.80}, and data.tsv_columns"
+                f"{' or data.label_column' * (data.label_column > 0)} asks for "
                 f"column{'s' * (len(chosen) > 1)} {' and '.join(map(str, chosen))}, separated by "
-                "tabs"
+                f"{'commas' if separator == ',' else 'tabs'}"
             )
         texts = [columns[column - 1] for column in chosen]
+        if number == 1 and looks_like_header(data, texts):
+            warn(
+                f"the first row of {path} looks like a header ({' | '.join(texts)}), and is read "
+                "as text: data.tsv_header leaves the first row of each table out",
+                stacklevel=1,  # the same place for all, so that it is said once
+            )
         if data.label_column:
             texts[1] = texts[1].strip()
             if not texts[1]:

@@ -1,0 +1,64 @@
+"""Tables: rows of columns, separated by tabs (.tsv) or by commas (.csv), with or without quotes."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+
+from transformer.config import DataConfig
+from transformer.data.languages import name_of
+from transformer.errors import UserError
+
+SEPARATORS = {".tsv": "\t", ".csv": ","}
+"""Of columns, by how the file's name ends."""
+
+LONGEST_FIELD = 2**24
+"""Characters of a quoted field; more are of a quote that nothing closes."""
+
+HEADER_WORDS = {
+    "source", "src", "target", "tgt", "trg", "text", "sentence", "sentences", "segment", "segments",
+    "line", "phrase", "translation", "translations", "translated", "original", "reference", "ref",
+    "language", "lang", "code", "label", "labels", "class", "category", "sentiment", "id", "index",
+}  # fmt: skip
+"""What the names of columns are made of, besides languages."""
+
+
+def read_rows(
+    name: str, lines: Iterator[str], separator: str, quoted: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each row, and the number of the line in which it begins.
+
+    Without quotes a row is a line. With them a field that begins with one ends with one; separators
+    between the two are text, "" is a quote, and the end of a line is a space. Raises UserError,
+    naming the line, where such a field does not end, or goes on behind its end.
+    """
+    if not quoted:
+        yield from enumerate((line.split(separator) for line in lines), start=1)
+        return
+    csv.field_size_limit(LONGEST_FIELD)
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            remedy = "mend the row" + ", or set data.tsv_quotes off" * (separator == "\t")
+            raise UserError(
+                f"{name}, line {number}: a field in quotes must end with a quote, and a quote "
+                f"within it be doubled ({error}): {remedy}"
+            ) from error
+        if row is None:
+            return
+        yield number, [field.replace("\n", " ") for field in row]
+
+
+def looks_like_header(data: DataConfig, cells: Sequence[str]) -> bool:
+    """Whether the first row of a table seems to name its columns: each cell is made of words such
+    as "source" or the languages, by code or name."""
+    languages = " ".join(f"{code} {name_of(code)}" for code in (data.source, data.target))
+    names = HEADER_WORDS.union(_words(languages))
+    return any(map(_words, cells)) and all(names.issuperset(_words(cell)) for cell in cells)
+
+
+def _words(text: str) -> list[str]:
+    """Letters alone, in lower case: of "en_US 1", en and us."""
+    return re.findall(r"[^\W\d_]+", text.lower())
