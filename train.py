@@ -125,6 +125,7 @@ def train(command: TrainCommand) -> None:
     import shlex
     from dataclasses import asdict, replace
 
+    from transformer.config.rules import doubts
     from transformer.config.settings import by_name
     from transformer.data.batching import (
         Position,
@@ -158,12 +159,7 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.boards import open_boards
     from transformer.runs.checkpoint_files import merit
     from transformer.runs.checkpoints import Checkpoints, Progress, digests_of, load_params, restore
-    from transformer.runs.folder import (
-        check_same_run,
-        check_still_there,
-        create_run,
-        take_up_run,
-    )
+    from transformer.runs.folder import check_same_run, check_still_there, create_run, take_up_run
     from transformer.runs.metrics import Metrics
     from transformer.runs.skipped import keep_skipped
     from transformer.runs.starts import Start, record_start
@@ -189,6 +185,8 @@ def train(command: TrainCommand) -> None:
     mesh = sharding.make_mesh()
     said = by_name(config) | {"data.manual_dir": "", "this program": __version__}
     processes.agree("settings", said)
+    for doubt in doubts(config):
+        say(f"warning: {doubt}")
 
     with processes.first_process_first("the run folder"):
         # The vocabulary: the run's, another run's, or a new one.

@@ -1,10 +1,14 @@
-"""Which settings are allowed: the limits of each (settings.py) and the rules between them."""
+"""Which settings are allowed, by the limits of each (settings.py) and the rules between them, and
+which of these would waste a run."""
 
 import dataclasses
+import math
 import typing
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from transformer.config import Config
+from transformer.config.resuming import falls_from
 from transformer.config.settings import Limit
 from transformer.errors import UserError
 
@@ -19,6 +23,31 @@ def check(config: Config) -> None:
     for subject, allowed, rule in _rules(config):
         if not allowed:
             raise UserError(f"{subject} {rule}")
+
+
+def doubts(config: Config) -> Iterator[str]:
+    """What is allowed and would waste a run: a sentence for each."""
+    optimizer, train = config.optimizer, config.train
+    rising = min(train.steps, falls_from(config) - 1)
+    if optimizer.warmup_steps > rising:
+        end = " before its cooldown" * (rising < train.steps)
+        yield (
+            f"optimizer.warmup_steps ({optimizer.warmup_steps:,}) is more than the {rising:,} "
+            f"updates of training{end}: the learning rate rises to "
+            f"{rising / optimizer.warmup_steps:.0%} of what it is meant to reach"
+        )
+    validations = math.ceil(train.steps / train.validate_every)
+    if train.validate_every > train.steps:
+        yield (
+            f"train.validate_every ({train.validate_every:,}) is more than train.steps "
+            f"({train.steps:,}): the only validation and the only checkpoint come at the end"
+        )
+    elif 0 < train.patience >= validations - 1:
+        yield (
+            f"train.patience ({train.patience:,}) cannot end training early: train.steps "
+            f"({train.steps:,}) and train.validate_every ({train.validate_every:,}) allow for "
+            f"{validations:,} validations"
+        )
 
 
 def check_limits(settings: object, prefix: str = "") -> None:
@@ -136,7 +165,7 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         (
             f"data.label_column ({data.label_column})",
             not data.label_column or bool(data.train_files),
-            "needs data.train_files, .tsv files",
+            "needs data.train_files, tables",
         ),
         (
             "data.label_column (0)",
@@ -146,7 +175,7 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         (
             "data.swap_files",
             not data.swap_files or not one_side,
-            "is for pairs: of .tsv files data.tsv_columns names the column to read",
+            "is for pairs: of tables data.tsv_columns names the column to read",
         ),
         (
             f"train.best_by ({train.best_by})",
