@@ -18,6 +18,8 @@ import orbax.checkpoint as ocp
 import pytest
 from small_run import family_words, regularised_words, run, start, wait_until
 
+import train
+from transformer.errors import UserError
 from transformer.runs.checkpoints import load_params, restore
 from transformer.runs.folder import load_run_config
 from transformer.runs.starts import read_starts
@@ -160,47 +162,46 @@ def test_a_run_asked_to_stop_saves_and_says_how_to_continue(config, undisturbed,
     assert_same_end(folder, undisturbed)
 
 
-def test_a_run_and_its_data_may_move_and_its_steps_become_more(config, undisturbed, tmp_path):
-    first, data, folder = tmp_path / "first", tmp_path / "data", tmp_path / "moved"
-    shorter = run("train.py", config, "--run", first, "--train.steps", 10)
-    assert shorter.returncode == 0, shorter.stderr
-    shutil.copytree(first, folder)  # without times of change
+def test_a_run_and_its_data_may_move_and_its_steps_become_more(
+    config, undisturbed, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # Ctrl-C stays pytest's
+    first, folder, data = tmp_path / "first", tmp_path / "moved", tmp_path / "data"
+
+    def said_by(*words):
+        train.main(list(map(str, words)))
+        return capfd.readouterr().out
+
+    said_by(config, "--run", first, "--train.steps", 10)
+    shutil.copytree(first, folder, copy_function=shutil.copyfile)  # with new times of change
     data.mkdir()
-    for name in ("train.en", "train.de"):
-        (data / f"{name}.gz").write_bytes(gzip.compress((config.parent / name).read_bytes()))
-        shutil.copy(config.parent / name.replace("train", "valid"), data)
-    words = ["train.py", config, "--run", folder, "--train.keep-last", 5]
-    words += ["--data.train-files", data / "train.en.gz", data / "train.de.gz"]
+    for end in ("en", "de"):
+        text = (config.parent / f"train.{end}").read_bytes()
+        (data / f"train.{end}.gz").write_bytes(gzip.compress(text))
+        shutil.copy(config.parent / f"valid.{end}", data)
+    words = ["--data.train-files", data / "train.en.gz", data / "train.de.gz"]
     words += ["--data.validation-files", data / "valid.en", data / "valid.de"]
-    refused = run(*words, "--model.d-ff", 64, "--train.seed", 3)
-    assert refused.returncode == 2
-    assert "model.d_ff is 32 there, 64 here; train.seed is 0 there, 3 here" in refused.stderr
-    result = run(*words)
-    assert result.returncode == 0, result.stderr
-    changed = next(line for line in result.stdout.splitlines() if line.startswith("changed "))
-    assert "train.steps 10 to 20, train.keep_last 3 to 5" in changed
-    assert "of another validation set" not in result.stdout
-    assert changed.split(maxsplit=1)[1] == read_starts(folder)[-1].changed
+
+    said = said_by(config, "--run", folder, *words, "--train.keep-last", 5)
+    [told] = (line for line in said.splitlines() if line.startswith("changed "))
+    assert "train.steps 10 to 20, train.keep_last 3 to 5" in told
+    assert told.split(maxsplit=1)[1] == read_starts(folder)[-1].changed
+    assert "another validation set" not in said
     assert load_run_config(folder).data.train_files[0] == str(data / "train.en.gz")
     assert_same_end(folder, undisturbed)
 
-    (data / "train.de.gz").write_bytes(gzip.compress((config.parent / "train.en").read_bytes()))
-    for steps, said in ((10, "data.train_files is"), (9, "and 10 updates are done")):
-        refused = run("train.py", config, "--run", first, *words[6:], "--train.steps", steps)
-        assert refused.returncode == 2 and said in refused.stderr
+    (data / "valid.de").write_bytes(b"Katze\n" * 12)
+    words += ["--train.keep-last", 5, "--train.steps", 25]
+    said = said_by(config, "--run", folder, *words)
+    assert "scores up to update 20 are of another validation set" in said
+    assert "another validation set" not in said_by(config, "--run", folder, *words)
+    run_config = load_run_config(folder)
+    assert restore(folder, run_config)[1].since == 20
+    assert load_params(folder, run_config, "best")[1] == "best: step 25"
 
-
-def test_scores_of_another_validation_set_are_told_and_not_compared(config, undisturbed, tmp_path):
-    folder = shutil.copytree(undisturbed, tmp_path / "run")
-    other = [shutil.copy(config.parent / f"valid.{end}", tmp_path) for end in ("en", "de")]
-    words = [config, "--run", folder, "--train.steps", 25, "--data.validation-files", *other]
-    Path(other[1]).write_text("Katze\n" * len(Path(other[1]).read_text().splitlines()))
-    result = run("train.py", *words)
-    assert result.returncode == 0, result.stderr
-    assert "scores up to update 20 are of another validation set" in result.stdout
-    assert "another validation set" not in run("train.py", *words).stdout
-    assert restore(folder, load_run_config(folder))[1].since == 20
-    assert load_params(folder, load_run_config(folder), "best")[1] == "best: step 25"
+    (data / "train.de.gz").write_bytes((data / "train.en.gz").read_bytes())
+    with pytest.raises(UserError, match=r"data.train_files is .* the files do not hold the same"):
+        said_by(config, "--run", first, *words)
 
 
 FILE_SIZE = 20_000

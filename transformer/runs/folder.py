@@ -202,6 +202,9 @@ def take_up_run(folder: Path, config: Config, done: int, same_files: Set[str]) -
         _refuse(folder, {"train.steps": differences["train.steps"]}, f"{done:,} updates are done")
     if done >= falling:
         reason = f"the learning rate has been falling since update {falling:,}"
+        earlier = [step for step in checkpoint_steps(folder) if step < falling]
+        if earlier:
+            reason += f" (not so if the checkpoints after {earlier[-1]:,} are moved away)"
         _refuse(folder, {name: differences[name] for name in sorted(schedule)}, reason)
     others = sorted((FILES - same_files) & differences.keys())
     _refuse(folder, {name: differences[name] for name in others}, "the files do not hold the same")
