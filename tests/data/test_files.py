@@ -190,7 +190,7 @@ def test_quotes_that_are_wrong(tmp_path, content, message):
 
 HEADERS = [
     ("source", "target"), ("en", "de"), ("English", "German"), ("Source text", "Translation"),
-    ("", "en_text"), ("src_1", "TGT"), ("sentence", "label"),
+    ("", "en_text"), ("src_1", "TGT"), ("sentence", "label"), ("eng_Latn", "deu"), ("id", "german"),
 ]  # fmt: skip
 
 
@@ -212,7 +212,9 @@ def test_a_first_row_that_looks_like_a_header_is_told_and_can_be_left_out(tmp_pa
     assert fingerprint(skipping, "train") != before
 
 
-@pytest.mark.parametrize("pair", [("Good source.", "Gute Quelle."), ("1", "2"), ("Text", "Satz")])
+@pytest.mark.parametrize(
+    "pair", [("Good source.", "Gute Quelle."), ("no", "hi"), ("Text", "Satz"), ("1", "2")]
+)
 def test_a_pair_is_not_taken_for_a_header(tmp_path, pair):
     with warnings.catch_warnings(action="error"):
         assert read(table(tmp_path, "\t".join(pair) + "\n")) == [pair]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from transformer.config import DataConfig
-from transformer.data.languages import name_of
+from transformer.data.languages import base_of
 from transformer.errors import UserError
 
 SEPARATORS = {".tsv": "\t", ".csv": ","}
@@ -52,13 +52,13 @@ def read_rows(
 
 
 def looks_like_header(data: DataConfig, cells: Sequence[str]) -> bool:
-    """Whether the first row of a table seems to name its columns: each cell is made of words such
-    as "source" or the languages, by code or name."""
-    languages = " ".join(f"{code} {name_of(code)}" for code in (data.source, data.target))
-    names = HEADER_WORDS.union(_words(languages))
-    return any(map(_words, cells)) and all(names.issuperset(_words(cell)) for cell in cells)
+    """Whether the first row of a table seems to name its columns: each cell is a code or name of a
+    language of the run, or made of such and of words as "source"."""
+    languages = {base_of(getattr(data, side)) for side in data.sides}
 
+    def is_name(cell: str) -> bool:
+        words = re.findall(r"[^\W\d_]+", cell.lower())
+        known = (word in HEADER_WORDS or base_of(word) in languages for word in words)
+        return all(known) or base_of(cell.strip()) in languages
 
-def _words(text: str) -> list[str]:
-    """Letters alone, in lower case: of "en_US 1", en and us."""
-    return re.findall(r"[^\W\d_]+", text.lower())
+    return any(map(str.isalpha, "".join(cells))) and all(map(is_name, cells))
