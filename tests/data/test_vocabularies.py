@@ -4,6 +4,7 @@ import itertools
 import json
 
 import pytest
+import sentencepiece
 from sentences import SENTENCES
 
 from transformer.config import DataConfig
@@ -82,6 +83,22 @@ def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
     assert made(paths[0], paths[0], True) == (bytewise, bytewise)
     with pytest.raises(UserError, match=r"data\.shared_vocabulary"):
         made(paths[0], paths[1], True)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_model_with_blanks_behind_words_is_refused(corpus, tmp_path, kind):
+    """google/sentencepiece#627: translations would end with a blank, and no word be found."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_prefix=str(tmp_path / "own"),
+        model_type=kind,
+        vocab_size=50,
+        treat_whitespace_as_suffix=True,
+        minloglevel=2,
+    )
+    own = {"source_tokenizer": str(tmp_path / "own.model")}
+    with pytest.raises(UserError, match="own.model marks where words end"):
+        make_tokenizers(DataConfig(**{**vars(corpus), **own}))
 
 
 @pytest.fixture

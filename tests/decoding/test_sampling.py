@@ -105,6 +105,13 @@ def test_the_top_of_all_is_all():
         assert (np.isfinite(least).sum(-1) == 1).all()
 
 
+def test_tokens_that_are_exactly_as_likely_as_top_p_are_all_that_is_drawn_from():
+    """The probabilities of huggingface/transformers#18976, and others whose likeliest are 0.8."""
+    rows = [[0.3, 0.1, 0.1, 0.5, 0.0], [0.1, 0.15, 0.1, 0.15, 0.5], [0.4, 0.25, 0.15, 0.1, 0.1]]
+    kept = restricted(choice(top_p=0.8), jnp.log(jnp.array(rows))[None])[0]
+    assert np.isfinite(kept).sum(-1).tolist() == [2, 3, 3]
+
+
 def test_log_probabilities_are_the_models_own_and_samples_end_with_the_end():
     tokens, log_probs = sampled(choice(temperature=1.3, top_k=4), 12, 50, keys(4), jnp.arange(3, 7))
     log_p = np.asarray(jax.nn.log_softmax(TABLE))

@@ -49,6 +49,15 @@ def test_a_translator_is_no_better_than_itself():
         assert (one.bootstrap, one.randomisation) == (1, 1)
 
 
+@pytest.mark.parametrize("count, least", [(1, 1), (5, 0.0625)])
+def test_few_sentences_that_differ_show_no_difference(count, least):
+    """jhclark/multeval#3 and #5: where ties do not count, one sentence would be enough."""
+    worse = [line if n >= count else "" for n, line in enumerate(REFERENCES[:8])]
+    for one in compare(REFERENCES[:8], worse, REFERENCES[:8], metrics("de")):
+        assert least <= one.randomisation < least + 0.05
+        assert one.verdict == "no difference that this test set can show"
+
+
 @pytest.mark.parametrize(
     "name, first, second, chances, verdict",
     [

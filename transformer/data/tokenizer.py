@@ -72,6 +72,11 @@ class Tokenizer:
         return table
 
     @property
+    def marks_ends(self) -> bool:
+        """Whether the blank is behind each word (SentencePiece's treat_whitespace_as_suffix)."""
+        return self._processor.encode("a", out_type=str)[-1].endswith(BLANK)
+
+    @property
     def vocab_size(self) -> int:
         """Tokens in the vocabulary, the four special ones included."""
         return len(self._model_ids)

@@ -99,7 +99,7 @@ def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
     """
     paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
     if data.shared_vocabulary:
-        models = [load_tokenizer(path, data.lowercase) for path in paths]
+        models = [_own(path, data.lowercase) for path in paths]
         if not paths:
             models = [_train(data, data.sides, tell)]
             if len(data.sides) == 2 and data.normalisation != "identity":
@@ -111,7 +111,7 @@ def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
             )
         return Tokenizers(models[0], make_labels(data) if data.label_column else models[0])
     if paths:
-        return Tokenizers(*(load_tokenizer(path, data.lowercase) for path in paths))
+        return Tokenizers(*(_own(path, data.lowercase) for path in paths))
     return Tokenizers(_train(data, ("source",), tell), _train(data, ("target",), tell))
 
 
@@ -124,6 +124,17 @@ def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:
             if path and load_tokenizer(path, data.lowercase) == tokenizer:
                 same.add(f"data.{setting}")
     return same
+
+
+def _own(path: str, lowercase: bool) -> Tokenizer:
+    """The user's model. Raises UserError for one whose words do not begin with a blank, by which
+    alignments, `data.sampling` and masks find them."""
+    tokenizer = load_tokenizer(path, lowercase)
+    if tokenizer.marks_ends:
+        raise UserError(
+            f"{path} marks where words end: train it without treat_whitespace_as_suffix"
+        )
+    return tokenizer
 
 
 def make_labels(data: DataConfig) -> Labels:

@@ -24,6 +24,10 @@ from transformer.decoding.search import (
 )
 from transformer.model.batch import BOS, PAD
 
+ROUNDING = 1e-6
+"""What a sum of probabilities in float32 may lack: 0.5 and 0.3 are 0.8, and nothing more is drawn
+from with top_p 0.8."""
+
 
 @struct.dataclass
 class Choice:
@@ -158,7 +162,8 @@ def _among_the_likeliest(choice: Choice, logits: Float[Array, "B W V"]) -> Float
     ranked = jnp.where(rank < k, ranked, -jnp.inf)
     probabilities = jax.nn.softmax(ranked)
     before = jnp.cumsum(probabilities, -1) - probabilities
-    within = (rank == 0) | (before < choice.top_p) | (choice.top_p >= 1)
+    enough = choice.top_p - ROUNDING
+    within = (rank == 0) | (before < enough) | (choice.top_p >= 1)
     is_in = within & (ranked > -jnp.inf)
     least = jnp.where(is_in, ranked, jnp.inf).min(-1, keepdims=True)
     return jnp.where(logits >= least, logits, -jnp.inf)

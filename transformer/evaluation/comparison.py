@@ -7,7 +7,7 @@ https://aclanthology.org/W05-0908: approximate randomisation. Both are sacreBLEU
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from transformer.evaluation.scores import NAMES, Metric
 
@@ -56,8 +56,13 @@ def compare(
     more_references: Sequence[Sequence[str]] = (),
 ) -> list[Comparison]:
     """Two lists of translations of the same sentences, by the metrics of scores.py; sacreBLEU's
-    numbers of samples (1,000 and 10,000) and its seed. Where there is no difference, each sample
-    has one as large, and the probability is 1, which sacreBLEU's code does not see."""
+    numbers of samples (1,000 and 10,000) and its seed.
+
+    sacreBLEU does not count samples whose difference is exactly as large. Without a difference that
+    would be all of them, and the probability is 1. Of the 2^n ways to swap the n translations that
+    differ, two leave the difference as it is (none and all), so that approximate randomisation
+    cannot give a probability below 2^(1 - n).
+    """
     systems = [("first", list(first)), ("second", list(second))]
     by_name = dict(zip(NAMES, metrics))
     found = {
@@ -66,17 +71,23 @@ def compare(
     }
     signatures, bootstrapped = found["bs"]
     _, randomised = found["ar"]
+    differing = sum(one != other for one, other in zip(first, second, strict=True))
+    least = min(1.0, 2.0 ** (1 - differing))
     return [
         Comparison(
             name,
             float(scored[0].score),
             float(scored[1].score),
-            *(
-                1.0 if one[0].score == one[1].score else float(one[1].p_value)
-                for one in (scored, randomised[name])
-            ),
+            _probability(scored),
+            max(_probability(randomised[name]), least),
             signatures[name].format(),
         )
         for name, scored in bootstrapped.items()
         if name != "System"
     ]
+
+
+def _probability(results: Sequence[Result]) -> float:
+    """That of a difference as large by chance, of the results of both translators."""
+    first, second = results
+    return 1.0 if first.score == second.score else float(second.p_value)

@@ -93,7 +93,7 @@ class Reporter:
             raise UserError(
                 f"the {name} of update {step} is {loss}: lower optimizer.scale, lengthen "
                 "optimizer.warmup_steps or set optimizer.clip_norm; "
-                "the last checkpoint is from before it"
+                "no checkpoint holds these weights"
             )
 
     def _report(self, step: int) -> None:
