@@ -51,7 +51,8 @@ def test_libretranslates_own_client_gets_what_translate_py_says(undisturbed):
     with served(undisturbed, "--port", 0) as (_, address, said):
         assert f"{undisturbed}, translator, checkpoint best" in said
         api = client.LibreTranslateAPI(address)
-        assert api.translate("old cat\nred dog", "en", "de") == expected.rstrip("\n")
+        assert api.translate("old cat\nred dog\n", "en", "de") == expected
+        assert api.detect("old cat") == [{"confidence": 0, "language": "en"}]
         assert [one["code"] for one in api.languages()] == ["en", "de"]
 
 
@@ -113,6 +114,9 @@ def test_mistakes_are_told(undisturbed):
     assert "waiting must be at least" in refusal(undisturbed, "--waiting", 5)
     assert "cannot listen on a..b" in refusal(undisturbed, "--host", "a..b")
     assert "has no checkpoint '7'" in refusal(f"{undisturbed}:7")
+    assert "--hosts 'https://a.example': name hosts" in refusal(
+        undisturbed, "--hosts", "https://a.example"
+    )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         said = refusal(undisturbed, "--port", taken.getsockname()[1])
     assert "Address already in use" in said and "--port" in said

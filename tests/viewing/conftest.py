@@ -57,8 +57,8 @@ def serving():
     from transformer.viewing.server import LOOPBACK, settings
 
     @contextmanager
-    def serve(runs, limits=Limits(), hosts=LOOPBACK):  # noqa: B008
-        server = uvicorn.Server(settings(make_application(runs, limits, hosts), limits))
+    def serve(runs, limits=Limits(), hosts=LOOPBACK, origins=()):  # noqa: B008
+        server = uvicorn.Server(settings(make_application(runs, limits, hosts, origins), limits))
         with socket.create_server(("127.0.0.1", 0)) as found:
             thread = threading.Thread(target=server.run, args=([found],))
             thread.start()

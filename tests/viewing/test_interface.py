@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer.config import DataConfig, GenerateConfig
+from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
 from transformer.decoding.blanks import classify, fill_in
@@ -42,18 +43,22 @@ def test_translations_are_those_of_the_translator(client, translator):
     assert client.post("/translate", asking(SENTENCES)) == (200, {"translatedText": expected})
 
 
-def test_lines_are_translated_one_by_one_and_blank_ones_stay(client, translator):
-    first, second = translate(translator, SENTENCES[:2])
-    for text in (f"{SENTENCES[0]}\n\n{SENTENCES[1]}", f"{SENTENCES[0]}\r\n\r\n{SENTENCES[1]}\n"):
-        _, answer = client.post("/translate", asking(text))
-        assert answer == {"translatedText": f"{first}\n\n{second}"}
-    _, answer = client.post("/translate", asking([f"{SENTENCES[0]}\n{SENTENCES[1]}", "", "a"]))
-    assert answer["translatedText"] == [f"{first}\n{second}", "", translate(translator, ["a"])[0]]
-    assert client.post("/translate", asking(""))[1] == {"translatedText": ""}
-    assert client.post("/translate", asking([" ", SENTENCES[0]]))[1]["translatedText"] == [
-        "",
-        first,
-    ]
+def test_lines_are_translated_one_by_one_and_all_between_them_stays(client, translator):
+    first, second = SENTENCES[:2]
+    by_text = dict(zip(SENTENCES, translate(translator, SENTENCES)))
+    texts = [
+        "", "\n", " ", " \n\t\n", f"{first}\n", f"\n{first}\r\n\r\n", f"  {first} \n \t{second}",
+        *(f"{first}{end}{second}{end}" for end in ("\n\n", "\r\n", "\r", *"\v\f\x85\u2028\u2029")),
+        f"\u3000{first}\u00a0\u2028",
+    ]  # fmt: skip
+    expected = [text.replace(first, by_text[first]) for text in texts]
+    expected = [text.replace(second, by_text[second]) for text in expected]
+    for text, translation in zip(texts, expected):
+        assert client.post("/translate", asking(text))[1] == {"translatedText": translation}
+    assert client.post("/translate", asking(texts[:5]))[1] == {"translatedText": expected[:5]}
+    _, answer = client.post("/translate", asking(f" {first}\n", alternatives=1))
+    [found] = hypotheses(translator, [first], 2)
+    assert answer["alternatives"] == [f" {found[1].text}\n"]
 
 
 def test_alternatives_are_the_next_best_as_far_as_the_beam_reaches(client, translator):
@@ -67,16 +72,54 @@ def test_alternatives_are_the_next_best_as_far_as_the_beam_reaches(client, trans
 
 
 def test_a_form_is_as_good_as_json(client, translator):
-    [expected] = translate(translator, SENTENCES[:1])
-    body = "q=the+cat+sees%20a+dog&source=en&target=de&api_key=none"
-    for headers in ({"Content-Type": "application/x-www-form-urlencoded"}, {}):
-        status, _, answer = client.raw("POST", "/translate", body, headers)
-        assert (status, json.loads(answer)) == (200, {"translatedText": expected})
+    expected = translate(translator, SENTENCES[:2])
+    one, two = (text.replace(" ", "+") for text in SENTENCES[:2])
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    others = "source=en&target=de&api_key=none&format="
+    for headers in (form, {}, {"Content-Type": "text/plain"}):
+        for body, translated in [
+            (f"q={one}&{others}", expected[0]),
+            (f"q={one}&q={two}&{others}", expected),
+            (f"q[]={one}&{others}", expected[:1]),
+            (json.dumps(asking(SENTENCES[:2])), expected),
+        ]:
+            status, _, answer = client.raw("POST", "/translate", body, headers)
+            assert (status, json.loads(answer)) == (200, {"translatedText": translated})
+    unset = asking(SENTENCES[0], format=None, alternatives=None)
+    assert client.post("/translate", unset) == (200, {"translatedText": expected[0]})
 
 
 def test_auto_is_the_only_language_there_is_and_claims_no_more(client):
     _, answer = client.post("/translate", asking(SENTENCES[0], source="auto"))
     assert answer["detectedLanguage"] == {"language": "en", "confidence": 0}
+    assert client.post("/detect", {"q": "a"}) == (200, [{"confidence": 0, "language": "en"}])
+
+
+def test_the_language_of_a_text_is_detected_as_far_as_vocabularies_tell(serving, served):
+    translator, *others = served
+
+    def speaking(language, text):
+        pieces = train_tokenizer([text] * 3, "word", 13)
+        data = replace(translator.config.data, source=language)
+        config = replace(translator.config, data=data)
+        vocabularies = translator.tokenizers._replace(source=pieces)
+        return replace(translator, name=language, config=config, tokenizers=vocabularies)
+
+    french = speaking("fr", "le chat voit un chien dans le jardin . un chien voit le chat .")
+    italian = speaking("it", "the cat sees a dog in the garden . a dog sees the cat .")  # the same
+    with serving([translator, french, *others]) as client:
+        _, found = client.post("/detect", {"q": "un chat dans le jardin"})
+        assert [one["language"] for one in found] == ["fr", "en"] and found[0]["confidence"] > 90
+        for text, language in (("the cat\n", "en"), ("le chat", "fr"), (["un", "chien"], "fr")):
+            _, answer = client.post("/translate", asking(text, source="auto"))
+            detected = answer["detectedLanguage"]
+            detected = detected[0] if isinstance(text, list) else detected
+            assert detected["language"] == language and detected["confidence"] > 90
+    with serving([translator, italian]) as client:
+        status, answer = client.post("/translate", asking("the cat", source="auto"))
+        assert status == 400 and "'source' cannot be told: name it, en or it" in answer["error"]
+    with serving(others) as client:
+        assert client.post("/detect", {"q": "the cat"}) == (200, [])
 
 
 def test_languages_runs_and_health(client, served):
@@ -111,8 +154,8 @@ def test_runs_of_one_language_in_several_regions_are_told_apart(models):
     for target, name in {
         "pt-BR": "pt_BR", "pt": "por", "pt-PT": "por", "zh-TW": "zho_Hant", "xx": "xx",
     }.items():  # fmt: skip
-        for source in ("en", "auto"):
-            assert interface._translator(source, target)[0].name == name
+        assert interface._detected(target, "a")["language"] == "en"
+        assert interface._translator("en", target)[0].name == name
     [english, *others] = json.loads(asyncio.run(interface.languages(None)).body)
     assert english["targets"] == ["pt", "pt-BR", "xx", "zh-Hant"]
     assert [one["name"] for one in others] == [
@@ -267,7 +310,10 @@ RAW = [
     ("POST", "/translate", b"\xff\xfe", JSON, 400, "is not UTF-8"),
     ("POST", "/translate", b"q=%ff&source=en&target=de", {}, 400, "is not UTF-8"),
     ("POST", "/translate", b"a" * 20_000, {}, 413, "at most 12,400 bytes"),
-    ("POST", "/translate", b"x", {"Content-Type": "multipart/form-data"}, 415, "send"),
+    ("POST", "/translate", b"x", {"Content-Type": "multipart/form-data"}, 400, "has no parts"),
+    ("POST", "/translate", b"x", {"Content-Type": "text/xml"}, 415, "send application/json"),
+    ("POST", "/detect", b"{}", {}, 400, "must be a text"),
+    ("GET", "/detect", None, {}, 405, "Method Not Allowed"),
     ("GET", "/translate", None, {}, 405, "Method Not Allowed"),
     ("PUT", "/answer", b"{}", JSON, 405, "Method Not Allowed"),
     ("GET", "/favicon.ico", None, {}, 404, "Not Found"),
@@ -294,9 +340,38 @@ def test_only_the_files_of_the_page_are_reachable_and_they_run_no_others_code(cl
 
 
 def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(client):
-    assert client.raw("GET", "/health", headers={"Host": "evil.example"})[0] == 400
+    status, answer = client.get("/health", Host="evil.example")
+    assert status == 400 and "'evil.example': name it with --hosts" in answer["error"]
     for name in ("localhost:5000", "127.0.0.1", "[::1]:5000"):
         assert client.raw("GET", "/health", headers={"Host": name})[0] == 200, name
+
+
+def test_other_hosts_and_pages_elsewhere_may_ask_where_they_are_named(serving, served, client):
+    page, ask = {"Origin": "https://a.example"}, {"Access-Control-Request-Method": "POST"}
+    wants = page | ask | {"Access-Control-Request-Headers": "content-type"}
+    hosts, origins = ["localhost", "127.0.0.1", "*.b.example"], ["https://a.example"]
+    with serving(served[:1], hosts=hosts, origins=origins) as open_one:
+        assert open_one.get("/health", Host="x.b.example")[0] == 200
+        for headers, method in ((page, "GET"), (wants, "OPTIONS")):
+            status, found, _ = open_one.raw(method, "/languages", headers=headers)
+            assert status == 200 and found["Access-Control-Allow-Origin"] == "https://a.example"
+        status, found, body = open_one.raw(
+            "OPTIONS", "/translate", headers=wants | {"Origin": "https://b.example"}
+        )
+        assert status == 400 and "--origins" in json.loads(body)["error"]
+        status, found, _ = open_one.raw("POST", "/translate", "{", page)  # errors can be read too
+        assert status == 400 and found["Access-Control-Allow-Origin"] == "https://a.example"
+    status, found, body = client.raw("OPTIONS", "/translate", headers=wants)
+    assert status == 405 and "Access-Control-Allow-Origin" not in found and json.loads(body)
+
+
+@pytest.mark.parametrize("sent", [b"x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\n\n"])
+def test_what_is_no_http_gets_json_too(client, sent):
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+        connection.sendall(sent)
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400") and "Invalid HTTP" in json.loads(body)["error"]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,9 @@ from transformer.viewing.limits import Limits
 
 def limited(limits: Limits) -> type[H11Protocol]:
     """uvicorn's protocol, with an end for those who connect and do not ask: they would else keep
-    all others out."""
-    refusal = json.dumps({"error": f"more than {limits.connections:,} connections: try again"})
-    head = (
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(refusal)}\r\nConnection: close\r\n\r\n"
+    all others out. What it refuses by itself is JSON too."""
+    too_many = _refusal(
+        "503 Service Unavailable", f"more than {limits.connections:,} connections: try again"
     )
 
     class Connection(H11Protocol):
@@ -26,10 +24,16 @@ def limited(limits: Limits) -> type[H11Protocol]:
         def connection_made(self, transport) -> None:
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
-                transport.write((head + refusal).encode())
+                transport.write(too_many)
                 transport.close()
             else:
                 self.wait()
+
+        def send_400_response(self, msg: str) -> None:
+            """Refuses what is no HTTP."""
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.write(_refusal("400 Bad Request", msg))
+            self.transport.close()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
@@ -52,3 +56,12 @@ def limited(limits: Limits) -> type[H11Protocol]:
                 self.transport.close()
 
     return Connection
+
+
+def _refusal(status: str, sentence: str) -> bytes:
+    body = json.dumps({"error": sentence})
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return (head + body).encode()

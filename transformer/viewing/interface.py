@@ -1,40 +1,35 @@
 """The page and the JSON interface of served runs, as a web application (extra `server`).
 
-`/translate`, `/languages` and `/health` are those of LibreTranslate, so that its clients work
-(https://docs.libretranslate.com); the page asks `/runs` and `/answer`, which know more.
+`/translate`, `/detect`, `/languages` and `/health` are those of LibreTranslate, so that its clients
+work (https://docs.libretranslate.com); the page asks `/runs` and `/answer`, which know more.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.data.languages import name_of, same_language, standard_code
-from transformer.decoding.requests import read_object
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.lines import one_line, split_lines
 from transformer.errors import UserError
+from transformer.viewing.access import HEADERS, RefusedError, access, refused
+from transformer.viewing.detection import confidences
+from transformer.viewing.fields import read_fields
 from transformer.viewing.limits import Limits
 from transformer.viewing.served import Options, Served
 from transformer.viewing.together import BusyError, Together
 
 FOLDER = Path(__file__).parent / "page"
 FILES = ("page.html", "page.js", "attention.js", "style.css")
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
-FORM = "application/x-www-form-urlencoded"
 TOGETHER = (1, 4, 16)
 """Texts that are answered together. A search goes on with a quarter of them when the others are
 done, so that a power of four leads to another."""
@@ -42,23 +37,18 @@ done, so that a power of four leads to another."""
 LOOK = 0.5
 """Seconds after which it is looked again whether a client is still there."""
 
-LONGEST_REFUSAL = 500
-"""Letters: a mistake is shown, but not all of a text that is full of it."""
-
-
-class RefusedError(Exception):
-    """A request that is not answered: an HTTP status, and a sentence."""
-
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
-        self.status = status
+LINE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
+"""Blanks around a text: they are kept and not translated."""
 
 
 def make_application(
-    runs: Sequence[Served], limits: Limits, hosts: Sequence[str] = ("*",)
+    runs: Sequence[Served],
+    limits: Limits,
+    hosts: Sequence[str] = ("*",),
+    origins: Sequence[str] = (),
 ) -> Starlette:
-    """The application. It answers requests for these hosts alone, "*" for any: a page elsewhere
-    could else have its own name lead to this machine, and read the answers."""
+    """The application. It answers requests for these hosts alone, "*" for any, and lets pages of
+    these origins read the answers."""
     interface = Interface(runs, limits)
 
     @asynccontextmanager
@@ -71,6 +61,7 @@ def make_application(
         routes=[
             Route("/translate", interface.translate, methods=["POST"]),
             Route("/answer", interface.answer, methods=["POST"]),
+            Route("/detect", interface.detect, methods=["POST"]),
             Route("/languages", interface.languages),
             Route("/health", interface.health),
             Route("/runs", interface.described),
@@ -78,7 +69,7 @@ def make_application(
             Route("/", _file("page.html")),
         ],
         lifespan=life,
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
+        middleware=access(hosts, origins),
         exception_handlers={
             RefusedError: lambda _, error: refused(error.status, str(error)),
             UserError: lambda _, error: refused(400, str(error)),
@@ -99,15 +90,39 @@ def _file(name: str) -> Callable:
     return answer
 
 
-def refused(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """What LibreTranslate's clients show."""
-    shown = sentence if len(sentence) <= LONGEST_REFUSAL else f"{sentence[:LONGEST_REFUSAL]} ..."
-    return JSONResponse({"error": shown}, status, HEADERS | dict(headers or {}))
-
-
 def answered(value: Any) -> Response:
     """The value as JSON."""
     return JSONResponse(value, headers=HEADERS)
+
+
+class Line(NamedTuple):
+    """A line of a text, without the blanks before it, and those behind it with its separator."""
+
+    before: str
+    text: str
+    after: str
+
+    @classmethod
+    def of(cls, line: str, separator: str) -> "Line":
+        """The parts of a line."""
+        before, text, after = LINE.fullmatch(line).groups()
+        return cls(before, text, after + separator)
+
+    def __call__(self, translation: str) -> str:
+        """The translation in the place of the text."""
+        return self.before + translation + self.after
+
+
+async def _unless_gone(request: Request, asking: Awaitable) -> Any:
+    """What is asked, given up when the client has gone."""
+    task = asyncio.ensure_future(asking)
+    try:
+        while not (await asyncio.wait({task}, timeout=LOOK))[0]:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
 
 
 class Interface:
@@ -145,6 +160,12 @@ class Interface:
             ]
         )
 
+    async def detect(self, request: Request) -> Response:
+        """LibreTranslate's: {"q"} to the languages that it may be in, the likeliest first."""
+        texts = self._texts((await self._values(request)).get("q"))
+        found = confidences(self._vocabularies(), "\n".join(texts))
+        return answered([{"confidence": n, "language": name} for name, n in found.items()])
+
     async def answer(self, request: Request) -> Response:
         """All that a run says of a text, line by line: {"run", "text", and its options}."""
         values = {**await self._values(request)}
@@ -154,45 +175,40 @@ class Interface:
         if not isinstance(name, str) or name not in self.runs:
             raise RefusedError(400, f"'run' must be one of: {', '.join(self.runs)}")
         run = self.runs[name]
-        [answers] = await self._ask(request, run, [text], run.options(values))
-        return answered({"run": name, "kind": run.kind, "answers": answers})
+        [lines] = await self._ask(request, run, self._texts([text]), run.options(values))
+        return answered({"run": name, "kind": run.kind, "answers": [a for _, a in lines]})
 
     async def translate(self, request: Request) -> Response:
         """LibreTranslate's: {"q", "source", "target"}, and if wanted "alternatives"."""
         values = await self._values(request)
         asked = values.get("q")
-        run, tag = self._translator(values.get("source"), values.get("target"))
-        if values.get("format", "text") != "text":
+        source, target = values.get("source"), values.get("target")
+        detected = self._detected(target, asked) if source == "auto" else None
+        run, tag = self._translator(detected["language"] if detected else source, target)
+        if values.get("format") not in (None, "", "text"):
             raise RefusedError(400, "'format' must be text: markup would be translated like words")
-        wanted = 1 + _number(values.get("alternatives", 0), "alternatives")
+        wanted = 1 + _number(values.get("alternatives"), "alternatives")
         options = run.options({"nbest": min(wanted, run.config.decode.beam_size)})
-        texts = asked if isinstance(asked, list) else [asked]
-        found = await self._ask(request, run, texts, options, tag)
-        answer = {"translatedText": ["\n".join(a["translation"] for a in of) for of in found]}
+        found = await self._ask(request, run, self._texts(asked), options, tag)
+        answer: dict[str, list] = {
+            "translatedText": ["".join(line(a["translation"]) for line, a in of) for of in found]
+        }
         if wanted > 1:
             answer["alternatives"] = [_alternatives(of_one) for of_one in found]
-        if values.get("source") == "auto":
-            language = {
-                "language": standard_code(run.config.data.source),
-                "confidence": 0,
-            }  # nothing is detected
-            answer["detectedLanguage"] = [language for _ in found]
+        if detected:
+            answer["detectedLanguage"] = [detected for _ in found]
         if not isinstance(asked, list):
             answer = {name: each[0] for name, each in answer.items()}
         return answered(answer)
 
     def _translator(self, source: Any, target: Any) -> tuple[Served, str]:
         """The first run between these languages, or these in another region, and its target tag, ""
-        where it needs none; from "auto", if only one language is translated into the target."""
+        where it needs none."""
         pairs = [(run, into) for run in self.translators for into in run.targets]
         offered = [(run.config.data.source, into) for run, into in pairs]
         offered = [tuple(map(standard_code, pair)) for pair in offered]
         asked = [standard_code(code) if isinstance(code, str) else "" for code in (source, target)]
-        fitting = [pair for pair in offered if same_language(pair[1], asked[1])]
-        if source != "auto":
-            fitting = [pair for pair in fitting if same_language(pair[0], asked[0])]
-        elif len({source for source, _ in fitting}) > 1:
-            fitting = []
+        fitting = [pair for pair in offered if all(map(same_language, pair, asked))]
         if not fitting:
             names = ", ".join(" to ".join(pair) for pair in dict.fromkeys(offered))
             raise RefusedError(400, f"'source' and 'target' must be one of: {names or 'none'}")
@@ -200,31 +216,58 @@ class Interface:
         run, into = pairs[offered.index(nearest)]
         return run, run.targets[into]
 
-    async def _ask(
-        self, request: Request, run: Served, texts: list, options: Options, tag: str = ""
-    ) -> list[list[dict[str, Any]]]:
-        """For each text the answer to each of its lines; but for a translator it is one line."""
+    def _detected(self, target: Any, asked: Any) -> dict[str, Any] | None:
+        """The likeliest of the languages that are translated into `target`, None if there are none.
+        Raises RefusedError where several are equally likely."""
+        known = self._vocabularies(target)
+        found = confidences(known, "\n".join(self._texts(asked)) if len(known) > 1 else "")
+        if len(found) > 1 and [*found.values()].count(max(found.values())) > 1:
+            raise RefusedError(400, f"'source' cannot be told: name it, {' or '.join(found)}")
+        return next(({"language": one, "confidence": n} for one, n in found.items()), None)
+
+    def _vocabularies(self, target: Any = None) -> dict[str, list[Tokenizer]]:
+        """Those of each language that is translated, into `target` if that is not None."""
+        found: dict[str, list[Tokenizer]] = {}
+        for run in self.translators:
+            if target is None or any(same_language(into, str(target)) for into in run.targets):
+                language = standard_code(run.config.data.source)
+                found.setdefault(language, []).append(run.tokenizers.source)
+        return found
+
+    def _texts(self, asked: Any) -> list[str]:
+        """A text or a list of texts as a list. Raises RefusedError for what is neither or long."""
+        texts = asked if isinstance(asked, list) else [asked]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise RefusedError(400, "'q' or 'text' must be a text; 'q' may be a list of texts")
-        limits = self.limits
-        if (count := sum(map(len, texts))) > limits.characters:
-            raise RefusedError(413, f"{count:,} characters: {limits.characters:,} may be asked")
-        lines = [text.splitlines() for text in texts]
-        if run.kind != "translator":
-            lines = [[" ".join(of_one)] for of_one in lines]
-        if (count := max(len(texts), sum(map(len, lines)))) > limits.lines:
-            raise RefusedError(413, f"{count:,} lines: {limits.lines:,} may be asked")
-        if run.kind == "translator":
-            lines = [run.tagged(of_one, tag) for of_one in lines]
-        flat = [line for of_one in lines for line in of_one]
+        if (count := sum(map(len, texts))) > self.limits.characters:
+            limit = f"{self.limits.characters:,} may be asked"
+            raise RefusedError(413, f"{count:,} characters: {limit}")
+        return texts
+
+    async def _ask(
+        self, request: Request, run: Served, texts: list[str], options: Options, tag: str = ""
+    ) -> list[list[tuple[Line, dict[str, Any]]]]:
+        """For each text its lines with the answer to each; but for a translator it is one line."""
+        lines = [
+            [Line.of(*line) for line in split_lines(text)]
+            if run.kind == "translator"
+            else [Line("", one_line(text), "")]
+            for text in texts
+        ]
+        if (count := max(len(texts), sum(map(len, lines)))) > self.limits.lines:
+            raise RefusedError(413, f"{count:,} lines: {self.limits.lines:,} may be asked")
+        flat = []
+        for of_one in lines:
+            asked = [line.text for line in of_one]
+            flat += run.tagged(asked, tag) if run.kind == "translator" else asked
         for line in flat:
             run.check(line)
         asking = self.together.ask((run.name, options), flat)
         answers = iter(await _unless_gone(request, asking))
-        return [[next(answers) for _ in of_one] for of_one in lines]
+        return [[(line, next(answers)) for line in of_one] for of_one in lines]
 
     async def _values(self, request: Request) -> Mapping[str, Any]:
-        """The fields of a JSON object or of a form. Raises UserError or RefusedError."""
+        """The fields of a request. Raises UserError or RefusedError."""
         body, limit, seconds = bytearray(), self.limits.bytes, self.limits.seconds
         try:
             async with asyncio.timeout(seconds):
@@ -234,32 +277,13 @@ class Interface:
                         raise RefusedError(413, f"a request must have at most {limit:,} bytes")
         except TimeoutError:
             raise RefusedError(408, f"the request took more than {seconds:g} s") from None
-        kind = request.headers.get("content-type", FORM).partition(";")[0].strip().lower()
-        try:
-            if kind == FORM:
-                fields = parse_qs(body.decode(), keep_blank_values=True, errors="strict")
-                return {name: values[0] for name, values in fields.items()}
-            if kind == "application/json":
-                return read_object(body.decode(), "the request")
-        except ValueError as error:
-            raise RefusedError(400, f"the request is not UTF-8: {error}") from None
-        raise RefusedError(415, f"send application/json or {FORM}")
-
-
-async def _unless_gone(request: Request, asking: Awaitable) -> Any:
-    """What is asked, given up when the client has gone."""
-    task = asyncio.ensure_future(asking)
-    try:
-        while not (await asyncio.wait({task}, timeout=LOOK))[0]:
-            if await request.is_disconnected():
-                raise ClientDisconnect
-        return task.result()
-    finally:
-        task.cancel()
+        return read_fields(request.headers.get("content-type", ""), bytes(body))
 
 
 def _number(value: Any, name: str) -> int:
-    """Forms have numbers as text."""
+    """Forms have numbers as text, and some clients send null or nothing for what is not set."""
+    if value in (None, ""):
+        return 0
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -267,8 +291,9 @@ def _number(value: Any, name: str) -> int:
     return value
 
 
-def _alternatives(answers: list[dict[str, Any]]) -> list[str]:
+def _alternatives(lines: list[tuple[Line, dict[str, Any]]]) -> list[str]:
     """All but the best translation of a text of one line."""
-    if len(answers) != 1:
+    if len(lines) != 1:
         return []
-    return [one["text"] for one in answers[0].get("nbest", [])[1:]]
+    [(line, answer)] = lines
+    return [line(one["text"]) for one in answer.get("nbest", [])[1:]]

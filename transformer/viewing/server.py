@@ -44,6 +44,11 @@ class ServerCommand:
     """The address to listen on; 0.0.0.0 lets other machines ask, whoever they are."""
     port: Annotated[int, Limit(0, below=65_536)] = 5000
     """The port; 0: one that is free."""
+    hosts: tuple[str, ...] = ()
+    """Names of this server besides those of this machine, such as translate.example.org, where it
+    stands behind a proxy; * for any. With these, requests for other names are refused."""
+    origins: tuple[str, ...] = ()
+    """Pages elsewhere that may ask (CORS), such as https://example.org; * for all."""
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     """How much may be asked."""
 
@@ -61,9 +66,11 @@ def main(words: list[str]) -> None:
     try:
         import uvicorn
 
+        from transformer.viewing.access import check_access
         from transformer.viewing.interface import make_application
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install -e '.[server]'") from error
+    check_access(command.hosts, command.origins)
     from transformer.machine import devices
     from transformer.viewing.served import load_served
 
@@ -75,12 +82,12 @@ def main(words: list[str]) -> None:
             run.warm_up()
         host, port = found.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        hosts = [*LOOPBACK, shown]
+        hosts = [*LOOPBACK, shown, *command.hosts]
         if not ipaddress.ip_address(host).is_loopback:
-            hosts = ["*"]
+            hosts = hosts if command.hosts else ["*"]
             print(f"warning: other machines can reach {host}:{port}, and nobody is asked who he is")
         print(f"http://{shown}:{port}  (Ctrl-C ends it)")
-        application = make_application(runs, command.limits, hosts)
+        application = make_application(runs, command.limits, hosts, command.origins)
         uvicorn.Server(settings(application, command.limits)).run([found])
 
 
