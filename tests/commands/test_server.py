@@ -22,7 +22,7 @@ MODULE = "transformer.viewing.server"
 @contextmanager
 def served(*words):
     """The process that serves, and its address."""
-    command = [sys.executable, "-m", MODULE, *map(str, words)]
+    command = [sys.executable, "-m", MODULE, *map(str, words), "--no-warm-up"]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -69,6 +69,8 @@ def test_a_pipe_gives_the_same_lines_wherever_it_is_cut(pipe):
 
 def test_a_line_is_given_when_it_comes_and_those_that_wait_together(pipe):
     stream, writing = pipe
+    timer = threading.Timer(20, os.close, [writing])  # ends what waits for more
+    timer.start()
     blocks = in_blocks(stream, 4)
     os.write(writing, b"one\nbegun")  # nobody writes more until this is answered
     assert next(blocks) == (0, [b"one"])
@@ -76,6 +78,7 @@ def test_a_line_is_given_when_it_comes_and_those_that_wait_together(pipe):
     assert next(blocks) == (1, [b"begun two"])
     os.write(writing, b"3\n4\n5\n6\n7\n8\n9\n")
     assert [next(blocks), next(blocks)] == [(2, [b"3", b"4", b"5", b"6"]), (6, [b"7", b"8", b"9"])]
+    timer.cancel()
     os.close(writing)
     assert list(blocks) == []
 

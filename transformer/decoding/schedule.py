@@ -153,6 +153,13 @@ def proceed(
     return state, result
 
 
+def compile_with_room(ensemble: Ensemble, method: Method, state: State, room: int) -> None:
+    """Compiles what a search from this state runs once its cache has room for so many tokens."""
+    while _room(state) < room:
+        state = _lengthened(state)
+    proceed(ensemble, method, with_room(state), tokens=0)
+
+
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=(3, 4))
 def _proceed(
     models: tuple[ModelConfig, ...],

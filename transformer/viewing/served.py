@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,14 +11,17 @@ from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
 from transformer.data.tags import code_of, known_tags, read_source
+from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding.alignment import WordAttention, word_attention
-from transformer.decoding.batches import longest_text, round_up
+from transformer.decoding.batches import LENGTHS, longest_text, round_up
 from transformer.decoding.blanks import classify, fill_in, with_blanks
 from transformer.decoding.generator import Continuation, continuations, make_generator
 from transformer.decoding.long_text import sentences_of
-from transformer.decoding.translator import Hypothesis, hypotheses, make_translator
+from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
+from transformer.decoding.warm_up import compile_search, search_shapes
 from transformer.errors import UserError
+from transformer.model.batch import UNK
 from transformer.model.params import Params
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
@@ -29,6 +33,9 @@ PAGE_NBEST = 4
 SAMPLES = (1, 4, 20)
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 """Samples, and most tokens that are added: for each of them a program is compiled."""
+
+SHORT = 64
+"""Tokens of the texts for which models with one stack are compiled before they are asked."""
 
 MOST = {"samples": SAMPLES[-1], "max_tokens": TOKENS[-1], "words": 20}
 """That may be asked of one text, besides as many translations as the beam has."""
@@ -64,6 +71,7 @@ class Served:
     defaults: Options
     offered: tuple[str, ...]
     answer: Callable[[Sequence[str], Any], list[dict[str, Any]]]
+    translator: Translator | None = None
 
     @property
     def targets(self) -> dict[str, str]:
@@ -101,8 +109,29 @@ class Served:
 
     def warm_up(self) -> None:
         """Answers a short text as the page will ask for it, so that this is compiled."""
-        tag = next(iter(self.targets.values())) if self.kind == "translator" else ""
+        tag = next(iter(self.targets.values())) if self.translator else ""
         self.answer([f"{tag}."], self.options(self._richest()))
+
+    def programs(self, sizes: Sequence[int]) -> list[tuple[int, Callable[[], object]]]:
+        """What to call so that the answers to so many texts at once are compiled: as programs ask
+        for them, and one text as the page does. Each with the tokens of the text that needs it."""
+        if self.translator:
+            page = self._richest()["nbest"]
+            asked = [(1, sizes), *([(page, [1])] if page > 1 else [])]
+            return [
+                (shape.tokens, partial(compile_search, self.translator, shape, wanted))
+                for wanted, rows in asked
+                for shape in search_shapes(self.translator, rows)
+            ]
+        source, target = self.tokenizers
+        side = target if self.kind == "language model" else source
+        longest = longest_text([self.config.model], self.config.decode)
+        blank = "__ " if self.kind == "masked model" else ""
+        texts = [(n, blank + text_of(side, min(n - 4, longest - 2))) for n in LENGTHS if n <= SHORT]
+        return [
+            (length, partial(self.answer, [text] * size, self.defaults))
+            for (length, text), size in product(texts, sizes)
+        ]
 
     def _richest(self) -> dict[str, Any]:
         """What the page asks for, where that is more than programs are given."""
@@ -154,17 +183,29 @@ def make_served(
     name: str, config: Config, checkpoint: str, params: Params, tokenizers: Tokenizers
 ) -> Served:
     """A model under a name, with what is said of its weights."""
+    if config.model.decoder_layers and config.model.encoder_layers:
+        translator = make_translator(config, params, tokenizers)
+        answering = TranslatorOptions(), ("nbest", "attention"), partial(_translations, translator)
+        kind: Kind = "translator"
+        return Served(name, kind, config, checkpoint, tokenizers, *answering, translator)
     kind, *answering = _answering(config, params, tokenizers)
     return Served(name, kind, config, checkpoint, tokenizers, *answering)
+
+
+def text_of(tokenizer: Tokenizer, tokens: int) -> str:
+    """A text of so many tokens, or about as many."""
+    for number in range(UNK + 1, tokenizer.vocab_size):
+        [text] = tokenizer.decode([[number] * tokens])
+        if len(tokenizer.encode([text])[0]) == tokens:
+            return text
+    return "." * tokens
 
 
 def _answering(
     config: Config, params: Params, tokenizers: Tokenizers
 ) -> tuple[Kind, Options, tuple[str, ...], Callable]:
-    """What kind of model it is, its options, those that are offered, and how it answers."""
-    if config.model.decoder_layers and config.model.encoder_layers:
-        answer = _translations(config, params, tokenizers)
-        return "translator", TranslatorOptions(), ("nbest", "attention"), answer
+    """What kind of model with one stack it is, its options, those that are offered, and how it
+    answers."""
     if config.model.decoder_layers:
         offered = ("samples", "temperature", "top_k", "top_p", "seed", "max_tokens")
         answer = _continuations(config, params, tokenizers)
@@ -175,20 +216,17 @@ def _answering(
     return kind, WordOptions(), ("words",), answer
 
 
-def _translations(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
-    translator = make_translator(config, params, tokenizers)
-
-    def answer(texts: Sequence[str], options: TranslatorOptions) -> list[dict[str, Any]]:
-        found = hypotheses(translator, texts, options.nbest)
-        answers = [{"translation": n[0].text} | _truncated(n[0]) for n in found]
-        if options.nbest > 1:
-            answers = [a | {"nbest": [*map(_scored, n)]} for a, n in zip(answers, found)]
-        if options.attention:
-            looked = word_attention(translator, texts, [of_one[0].tokens for of_one in found])
-            answers = [a | {"attention": [*map(_table, n)]} for a, n in zip(answers, looked)]
-        return answers
-
-    return answer
+def _translations(
+    translator: Translator, texts: Sequence[str], options: TranslatorOptions
+) -> list[dict[str, Any]]:
+    found = hypotheses(translator, texts, options.nbest)
+    answers = [{"translation": n[0].text} | _truncated(n[0]) for n in found]
+    if options.nbest > 1:
+        answers = [a | {"nbest": [*map(_scored, n)]} for a, n in zip(answers, found)]
+    if options.attention:
+        looked = word_attention(translator, texts, [of_one[0].tokens for of_one in found])
+        answers = [a | {"attention": [*map(_table, n)]} for a, n in zip(answers, looked)]
+    return answers
 
 
 def _scored(one: Hypothesis) -> dict[str, Any]:

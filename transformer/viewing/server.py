@@ -14,7 +14,11 @@ import asyncio
 import ipaddress
 import logging
 import socket
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from threading import Thread
 from typing import Annotated
 
 import tyro
@@ -23,7 +27,7 @@ from transformer.commands.command_line import member, parse_script
 from transformer.commands.program import run_command
 from transformer.config.rules import check_limits
 from transformer.config.settings import Limit
-from transformer.errors import UserError
+from transformer.errors import UserError, one_line
 from transformer.viewing.limits import Limits
 
 LONGEST_END = 60
@@ -49,6 +53,9 @@ class ServerCommand:
     stands behind a proxy; * for any. With these, requests for other names are refused."""
     origins: tuple[str, ...] = ()
     """Pages elsewhere that may ask (CORS), such as https://example.org; * for all."""
+    warm_up: bool = True
+    """Compile what runs will be asked for before they are: a short text before the server starts,
+    the rest while it answers, the shortest first."""
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     """How much may be asked."""
 
@@ -67,7 +74,7 @@ def main(words: list[str]) -> None:
         import uvicorn
 
         from transformer.viewing.access import check_access
-        from transformer.viewing.interface import make_application
+        from transformer.viewing.interface import TOGETHER, make_application
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install -e '.[server]'") from error
     check_access(command.hosts, command.origins)
@@ -79,7 +86,8 @@ def main(words: list[str]) -> None:
         runs = [load_served(*member(name), name) for name in dict.fromkeys(command.runs)]
         for run in runs:
             print(f"{run.name}, {run.kind}, checkpoint {run.checkpoint}")
-            run.warm_up()
+            if command.warm_up:
+                run.warm_up()
         host, port = found.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         hosts = [*LOOPBACK, shown, *command.hosts]
@@ -88,7 +96,27 @@ def main(words: list[str]) -> None:
             print(f"warning: other machines can reach {host}:{port}, and nobody is asked who he is")
         print(f"http://{shown}:{port}  (Ctrl-C ends it)")
         application = make_application(runs, command.limits, hosts, command.origins)
+        if command.warm_up:
+            Thread(target=compile_all, args=(runs, TOGETHER), daemon=True).start()
         uvicorn.Server(settings(application, command.limits)).run([found])
+
+
+def compile_all(runs: Sequence["Served"], sizes: Sequence[int]) -> None:
+    """Compiles what runs are asked for so many texts at once, and says how far it is. It takes its
+    share of the processor, but no request waits for it."""
+    programs = sorted((one for run in runs for one in run.programs(sizes)), key=lambda one: one[0])
+    start, ready = time.monotonic(), 0
+    try:
+        for tokens, same in groupby(programs, key=lambda one: one[0]):
+            for _, compile_one in same:
+                compile_one()
+                ready += 1
+            print(
+                f"compiled {ready} of {len(programs)} programs, for texts of up to {tokens} tokens "
+                f"({time.monotonic() - start:.0f} s)"
+            )
+    except Exception as error:  # what is not compiled now is compiled when it is asked for
+        print(f"warning: compiled {ready} of {len(programs)} programs: {one_line(error)}")
 
 
 def settings(application, limits: Limits):

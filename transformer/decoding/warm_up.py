@@ -1,0 +1,56 @@
+"""What a translator will be asked for, compiled before it is asked."""
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from transformer.data.batching import pad_sources
+from transformer.decoding.batches import (
+    LENGTHS,
+    SEARCH_LENGTHS,
+    last_position,
+    longest_output,
+    longest_text,
+    round_up,
+)
+from transformer.decoding.schedule import compile_with_room
+from transformer.decoding.search import BeamSearch
+from transformer.decoding.translator import Translator, begin_search
+from transformer.model.batch import UNK
+from transformer.model.cached_decoder import FIRST_LENGTH
+
+
+class SearchShape(NamedTuple):
+    """A search for `rows` texts, padded to `length` tokens, with caches for `room` tokens."""
+
+    rows: int
+    length: int
+    room: int
+
+    @property
+    def tokens(self) -> int:
+        """How long the text is, or its translation, that needs this shape."""
+        return max(self.length, self.room)
+
+
+def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchShape]:
+    """The shapes of searches for so many texts at once, the shortest first, as far as LENGTHS."""
+    models, settings = translator.ensemble.models, translator.settings
+    longest, positions = longest_text(models, settings) + 1, last_position(models)  # EOS
+    found, known = [], set()
+    for length in [length for before, length in pairwise((0, *LENGTHS)) if before < longest]:
+        reach, rooms = round_up(length, SEARCH_LENGTHS), [FIRST_LENGTH]
+        most = longest_output(models, settings, reach)
+        while reach not in known and rooms[-1] < most:  # searches have fewer lengths than texts
+            rooms.append(2 * rooms[-1])
+        known.add(reach)
+        found += map(SearchShape._make, product(rows, [min(length, positions)], rooms))
+    return sorted(found, key=lambda shape: (shape.tokens, shape))
+
+
+def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> None:
+    """Compiles what a search of this shape for the `wanted` best runs, without searching."""
+    ensemble, settings = translator.ensemble, translator.settings
+    source = pad_sources([[UNK] * (shape.length - 1)] * shape.rows, shape.rows, shape.length)
+    state = begin_search(ensemble.models, settings, ensemble.params, source, None)
+    compile_with_room(ensemble, BeamSearch(settings, wanted), state, shape.room)
