@@ -65,7 +65,11 @@ def examine_data(command: TrainCommand) -> None:
     from transformer.data.vocabularies import load_tokenizers, make_tokenizers
 
     home = command.from_run
-    tokenizers = partial(load_tokenizers, home / "tokenizer") if home else make_tokenizers
+    tokenizers = (
+        partial(load_tokenizers, home / "tokenizer")
+        if home
+        else partial(make_tokenizers, tell=print)
+    )
     for line in diagnosis(command.settings, tokenizers):
         print(line)
 
@@ -90,7 +94,7 @@ def show_plan(command: TrainCommand) -> None:
     check_corpora(command.settings.data)
     home = command.run if has_checkpoints(command.run) else command.from_run
     data = command.settings.data
-    tokenizers = load_tokenizers(home / "tokenizer", data) if home else make_tokenizers(data)
+    tokenizers = load_tokenizers(home / "tokenizer", data) if home else make_tokenizers(data, print)
     config = command.settings.with_vocabularies(*tokenizers.identity)
     pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train"))
     plan, _ = make_epochs(config.data, tokenizers, config.train.seed, pairs)

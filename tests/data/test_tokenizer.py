@@ -1,6 +1,9 @@
 """Tokenizers: text survives the way to ids and back, and special ids are always ours."""
 
+import base64
 import io
+import random
+import time
 import unicodedata
 
 import pytest
@@ -120,6 +123,46 @@ def test_long_lines_are_learned_from_too():
     tokenizer = train_tokenizer([book, "a dog"], "char", 80)
     assert UNK not in tokenizer.encode(["qxz"])[0]
     assert train_tokenizer([book], "unigram", 45).vocab_size == 45
+
+
+ENDLESS = {
+    "base64": (base64.b64encode(random.Random(0).randbytes(30_000)).decode(), 99),
+    "dashes": ("-" * 400_000, 40),
+    "emoji": ("\U0001f600" * 50_000, 40),
+    "combining accents": ("a" + "\u0301" * 50_000, 40),
+    "Chinese": ("".join(chr(0x4E00 + i * i % 90) for i in range(50_000)), 110),
+}
+"""Words without end, and sizes of vocabularies that they fit into."""
+
+
+@pytest.mark.parametrize("kind", ["unigram", "word"])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_word_may_have_no_end(name, kind):
+    """SentencePiece took minutes for some, and failed with others."""
+    word, vocab_size = ENDLESS[name]
+    begun = time.monotonic()
+    tokenizer = train_tokenizer([*SENTENCES * 40, word], kind, vocab_size)
+    assert time.monotonic() - begun < 20
+    assert tokenizer.decode(tokenizer.encode(SENTENCES[:1])) == SENTENCES[:1]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+@pytest.mark.parametrize("reserved", ["\u2585", "<s>", "</s>", "<unk>", "<pad>"])
+def test_what_sentencepiece_reserves_is_text(reserved, kind):
+    """It left out the sentences, or their < and >: the vocabulary of the Penn Treebank, say."""
+    sentences = [f"{line} {reserved}{n % 5}{reserved}" for n, line in enumerate(SENTENCES)]
+    tokenizer = train_tokenizer(sentences, kind, 50)
+    rows = tokenizer.encode(sentences)
+    assert tokenizer.decode(rows) == sentences and not any(UNK in row for row in rows)
+    only = train_tokenizer(["a", reserved * 20], "char", 50)
+    assert only.decode(only.encode([reserved])) == [reserved]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])
+@pytest.mark.parametrize("blank", ["\x01", "\ufeff", "\u2585", "\u2581", "\u3000", "\x7f\t"])
+def test_nothing_but_characters_that_are_dropped_is_no_text(blank, kind):
+    with pytest.raises(UserError, match="no text to train .* that data.normalisation drops"):
+        train_tokenizer([blank * 3] * 20, kind, 50)
 
 
 def test_a_large_alphabet_leaves_out_its_rarest_characters(monkeypatch):

@@ -68,6 +68,24 @@ def test_separate_vocabularies_are_trained_on_their_own_side(corpus):
     assert UNK not in apart.target.encode([SENTENCES[0].upper()])[0]
 
 
+def test_pairs_that_one_word_makes_too_long_train_no_vocabulary(corpus, tmp_path):
+    lines = list(SENTENCES)
+    lines[2:4] = "#" * 81, " ".join("#" * 80 for _ in range(9))  # at most 5 times 16 characters
+    (tmp_path / "s").write_text("\n".join(lines))
+    told = []
+    limited = DataConfig(**{**vars(corpus), "max_length": 5})
+    make_tokenizers(limited, told.append)
+    [line] = told
+    assert line.startswith("pairs with a word of more than 80 characters: 1, the first is pair 3;")
+    lines[3] = ""
+    (tmp_path / "s").write_text("\n".join(lines))
+    tokenizer = make_tokenizers(limited).source
+    assert UNK in tokenizer.encode(["#"])[0]
+    (tmp_path / "s").write_text("\n".join(["#" * 81] * len(lines)))
+    with pytest.raises(UserError, match="no text to train"):
+        make_tokenizers(limited)
+
+
 def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
     paths = [str(tmp_path / name) for name in ("a.model", "b.model")]
     other = train_tokenizer(SENTENCES, "bpe", 80)

@@ -4,7 +4,7 @@ import hashlib
 import io
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,9 +18,21 @@ from transformer.model.batch import BOS, EOS, PAD, UNK
 MAX_TRAINING_SENTENCES = 2_000_000
 """Sentences that a vocabulary is trained on; a larger corpus is sampled, to bound the memory."""
 
-LONGEST_LINE = 2**24
-"""Bytes of a line that a vocabulary is trained on; SentencePiece would leave out those above 4,192,
-such as paragraphs of a book."""
+LONGEST_LINE = 1_024
+"""Characters of a line that a vocabulary is trained on; longer ones, such as paragraphs of a book,
+become several. SentencePiece's time grows with the square of what repeats in a line (200,000 dashes
+take 20 s), its expected counts overflow in words of 100,000 characters, and it cannot load a model
+with a word of 10,000 bytes."""
+
+LONGEST_PIECE = 16
+"""Characters of the longest piece that SentencePiece learns."""
+
+RESERVED = "\u2585"
+"""SentencePiece trains on no sentence with this character, which is a token of its own here."""
+
+SPECIAL_NAMES = re.compile("<(?=(?:s|/s|unk|pad)>)")
+"""Where text, such as that of the Penn Treebank, spells a special token: SentencePiece would not
+learn the characters of its name."""
 
 BLANK = "\u2581"
 """What SentencePiece writes for a space: words begin with it."""
@@ -188,13 +200,11 @@ def train_tokenizer(
     if options.lowercase:
         sample = [sentence.lower() for sentence in sample]
     alphabet = set().union(*sample)
-    if not "".join(alphabet).strip():
-        raise UserError("there is no text to train a tokenizer on: the sentences are blank")
     model = io.BytesIO()
     try:
         with ended_by_interrupts():  # for a minute it does not let Python act
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sample),
+                sentence_iterator=_lines(sample),
                 model_writer=model,
                 model_type=kind,
                 # With room for special tokens it says how much room the characters need.
@@ -203,7 +213,9 @@ def train_tokenizer(
                 byte_fallback=options.byte_fallback,
                 normalization_rule_name=options.normalisation,
                 character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
-                max_sentence_length=LONGEST_LINE,
+                max_sentence_length=4 * LONGEST_LINE,  # in bytes
+                max_sentencepiece_length=LONGEST_PIECE,
+                user_defined_symbols=[RESERVED] if RESERVED in alphabet else [],
                 pad_id=PAD,
                 bos_id=BOS,
                 eos_id=EOS,
@@ -212,7 +224,7 @@ def train_tokenizer(
                 minloglevel=2,  # errors only: they are raised
             )
     except RuntimeError as error:
-        raise UserError(_explanation(str(error), vocab_size)) from error
+        raise UserError(_explanation(str(error), kind, vocab_size)) from error
     return Tokenizer(model.getvalue(), options.lowercase)
 
 
@@ -250,11 +262,31 @@ def _sample(sentences: Iterable[str], size: int) -> list[str]:
     return sample
 
 
-def _explanation(error: str, vocab_size: int) -> str:
+def _lines(sentences: Iterable[str]) -> Iterator[str]:
+    """The sentences as lines that SentencePiece can be trained on: cut at spaces if there are any,
+    without what it reserves for itself."""
+    parts = re.compile(f".{{1,{LONGEST_LINE}}}(?: |$)|.{{{LONGEST_LINE}}}", re.DOTALL)
+    for sentence in sentences:
+        text = SPECIAL_NAMES.sub("< ", sentence.replace(RESERVED, " "))
+        if len(text) <= LONGEST_LINE:
+            yield text
+        else:
+            yield from parts.findall(text)
+
+
+def _explanation(error: str, kind: str, vocab_size: int) -> str:
     """What SentencePiece's refusal means for the user's settings."""
     setting = f"data.vocab_size ({vocab_size})"
     if largest := re.search(r"too high .* <= (\d+)", error):
         return f"{setting} is too large for this corpus: set it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return f"{setting} is too small for this corpus's characters: at least {smallest[1]}"
-    return f"training a tokenizer with {setting} failed: {error}"
+    if "sentences_.empty()" in error or "all_chars_count" in error:
+        return (
+            "there is no text to train a tokenizer on: the sentences are blank, or consist of "
+            "characters that data.normalisation drops"
+        )
+    return (
+        f"SentencePiece cannot train a vocabulary with data.tokenizer {kind} and {setting}: "
+        f"try another data.tokenizer ({error.strip()})"
+    )

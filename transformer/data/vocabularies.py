@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from transformer.data.corpus import read_pairs
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.telling import Tell, in_silence, told_of
 from transformer.data.tokenizer import (
+    LONGEST_PIECE,
     Tokenizer,
     VocabularyOptions,
     load_tokenizer,
@@ -150,6 +151,8 @@ def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
     columns = [("source", "target").index(side) for side in sides]
     languages = " and ".join(getattr(data, side) for side in sides)
     pairs = told_of(read_pairs(data, "train"), f"reading for the vocabulary of {languages}", tell)
+    if len(data.sides) == 2:
+        pairs = _without_long_words(pairs, LONGEST_PIECE * data.max_length, tell)
     rule = "identity" if "target" in sides else data.normalisation
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str
     written = ((normalise(source), target) for source, target in pairs)
@@ -159,6 +162,24 @@ def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
         return train_tokenizer(sentences, data.tokenizer, data.vocab_size, options)
     except UserError as error:
         raise UserError(f"vocabulary of {languages}: {error}") from error
+
+
+def _without_long_words(
+    pairs: Iterable[tuple[str, str]], longest: int, tell: Tell
+) -> Iterator[tuple[str, str]]:
+    """The pairs without words that have more than `longest` characters: in pieces, such a word is
+    longer than `data.max_length`, so that its pair is left out of training too."""
+    left_out = first = 0
+    for number, pair in enumerate(pairs, start=1):
+        if any(len(text) > longest and max(map(len, text.split(" "))) > longest for text in pair):
+            left_out, first = left_out + 1, first or number
+        else:
+            yield pair
+    if left_out:
+        tell(
+            f"pairs with a word of more than {longest:,} characters: {left_out:,}, the first is "
+            f"pair {first:,}; the vocabulary is not trained on them"
+        )
 
 
 def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
