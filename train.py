@@ -97,7 +97,7 @@ def show_plan(command: TrainCommand) -> None:
     tokenizers = load_tokenizers(home / "tokenizer", data) if home else make_tokenizers(data, print)
     config = command.settings.with_vocabularies(*tokenizers.identity)
     pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train"))
-    plan, _ = make_epochs(config.data, tokenizers, config.train.seed, pairs)
+    plan, _ = make_epochs(config.data, tokenizers, config.train.seed, pairs, print)
     samples = [(sample(config, bucket), count) for bucket, count in plan.counts]
     for name, target, mesh in meshes:
         print(f"{name}, {config.model.dtype}, {mesh.size} devices")
@@ -223,7 +223,7 @@ def train(command: TrainCommand) -> None:
         )
         if translates and not resuming:
             config = with_derived(config, tokenizers, pairs)
-        plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs)
+        plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs, tell)
         held_out_plan = plan_to_score(config, held_out)
         validation = list(read_pairs(config.data, "validation")) if translates else []
         scorer = ValidationScorer(config.data, config.train.best_by, [t for _, t in validation])

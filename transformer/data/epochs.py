@@ -14,6 +14,7 @@ from transformer.config import DataConfig
 from transformer.data.corpus import corpus_sizes
 from transformer.data.plan import BatchPlan, Bucket, make_plan, refilled
 from transformer.data.segmentation import Words, make_words
+from transformer.data.telling import Tell, in_silence
 from transformer.data.token_store import TokenPairs, offsets
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
@@ -57,15 +58,15 @@ class Epochs:
 
 
 def make_epochs(
-    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs
+    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, tell: Tell = in_silence
 ) -> tuple[BatchPlan, Draw | None]:
-    """The plan, and what draws each epoch, if one is not like the other. Raises UserError where the
-    weights leave nothing to be shown."""
+    """The plan, and what draws each epoch, if one is not like the other; `tell` hears how far it
+    is. Raises UserError where the weights leave nothing to be shown."""
     if not (data.train_weights or data.sampling):
         return make_plan(pairs, data), None
     planned, sides = pairs, ()
     if data.sampling:
-        sides = words_of(data, tokenizers, seed, pairs)
+        sides = words_of(data, tokenizers, seed, pairs, tell)
         longest = (Bucket(0, data.max_length, data.max_length),)
         planned = _longest(pairs, drawn(sides, reach(longest), (seed, 0, PIECES)))
     plan = make_plan(planned, data)
@@ -77,14 +78,14 @@ def make_epochs(
 
 
 def words_of(
-    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs
+    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, tell: Tell = in_silence
 ) -> tuple[Words, Words]:
     """The words of both sides of the training pairs."""
     generator = np.random.default_rng((seed, LISTS))
     source = pairs.source_ids, pairs.source_offsets
     target = pairs.target_ids, pairs.target_offsets
     return tuple(
-        make_words(tokenizer, *side, data.sampling, generator)
+        make_words(tokenizer, *side, data.sampling, generator, tell)
         for tokenizer, side in zip(tokenizers, (source, target))
     )
 

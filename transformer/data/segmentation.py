@@ -1,25 +1,36 @@
 """Sentences in other pieces: subword regularisation and BPE-dropout, one word at a time.
 
-Pieces end where words end. So to draw the pieces of a sentence is to draw those of its words, each
-from a list of its segmentations with their probabilities, which is made once. (SentencePiece draws
-too, but what it draws differs from process to process, whatever its seed.)
+A word ends where no piece of the vocabulary can go on: before a blank, and between two characters
+that stand side by side in no piece, so that Chinese and Thai have words too. To draw the pieces of
+a sentence is to draw those of its words, each from a list of its segmentations with their
+probabilities, which is made once. (SentencePiece draws too, but what it draws differs from process
+to process, whatever its seed.)
 """
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from transformer.data.telling import Tell, in_silence, told_of
 from transformer.data.token_store import offsets
 from transformer.data.tokenizer import BLANK, Tokenizer
-from transformer.model.batch import BOS, EOS, PAD, UNK
 
 BEST = 64
 """Segmentations of a word that subword regularisation draws from (Kudo, 2018: l = 64)."""
 
 DRAWS = 32
 """Segmentations of a word by BPE-dropout, among which all epochs draw."""
+
+LONGEST = 16
+"""Characters of a word after which it is cut where it has a piece's end: time and memory for the
+segmentations of a word grow with the square of its length."""
+
+WORDS_AT_ONCE = 4_096
+"""Words whose merges are drawn together."""
 
 Segmentation = tuple[int, ...]
 
@@ -72,14 +83,12 @@ def make_words(
     sentence_begins: np.ndarray,
     strength: float,
     generator: np.random.Generator,
+    tell: Tell = in_silence,
 ) -> Words:
-    """The words of a corpus as token ids, with EOS; `strength` is `data.sampling`."""
+    """The words of a corpus as token ids, with EOS; `strength` is `data.sampling`, and `tell` hears
+    how far it is."""
     cutter = _Cutter(tokenizer, strength, generator)
-    begins_word = np.array([name.startswith(BLANK) for name in cutter.names])
-    begins_word[[PAD, BOS, EOS]] = True
-    is_first = begins_word[ids]
-    is_first[sentence_begins[:-1]] = True  # with no token it is the next sentence's
-    edges = np.append(np.flatnonzero(is_first), len(ids))
+    edges = np.append(np.flatnonzero(cutter.word_begins(ids, sentence_begins)), len(ids))
     numbers: dict[Segmentation, int] = {}
     flat = ids.tolist()
     places = np.array(
@@ -89,7 +98,7 @@ def make_words(
         ],
         np.int32,
     )
-    found = [cutter.segmentations(word) for word in numbers]
+    found = list(told_of(cutter.segmentations(list(numbers)), "words cut anew", tell))
     probabilities = [np.cumsum([chance for _, chance in of_word]) for of_word in found]
     cut = [segmentation for of_word in found for segmentation, _ in of_word]
     return Words(
@@ -103,49 +112,129 @@ def make_words(
 
 
 class _Cutter:
-    """Cuts words into pieces."""
+    """Cuts words into pieces. Special tokens, language tags, user-defined symbols and characters
+    spelt as bytes are words of their own and stay as they are."""
 
     def __init__(self, tokenizer: Tokenizer, strength: float, generator: np.random.Generator):
         self.tokenizer, self.strength, self.generator = tokenizer, strength, generator
-        self.names = tokenizer.pieces(range(tokenizer.vocab_size))
-        self.ids = {name: number for number, name in enumerate(self.names) if number > UNK}
-        scores = {name: tokenizer.score(name) for name in self.ids}
-        self.scores = {name: score for name, score in scores.items() if score is not None}
+        names, scores = tokenizer.pieces(range(tokenizer.vocab_size)), tokenizer.scores()
+        self.names = [name if name in scores else "" for name in names]
+        self.ids = {name: number for number, name in enumerate(self.names) if name}
+        self.scores = {name: scores[name] for name in self.ids}
+        self.merges = _Merges(self.ids, self.scores) if tokenizer.is_bpe else None
 
-    def segmentations(self, word: Segmentation) -> list[tuple[Segmentation, float]]:
-        """Those of a word, given in the pieces that it has without drawing, which come first; and
-        the probability of each. Special tokens, language tags and characters spelt as bytes stay as
-        they are."""
-        text = "".join(self.names[token] for token in word)
-        if min(word) <= UNK or not text.startswith(BLANK) or "<0x" in text:
-            return [(word, 1.0)]
-        found = {word: 0.0}
-        cut = self.tokenizer.segmentations(text.removeprefix(BLANK), BEST)
-        if cut is None:
-            cut, chances = [self._dropped_out(text) for _ in range(DRAWS)], np.ones(DRAWS)
-        else:
-            log_probs = [sum(self.scores.get(piece, 0.0) for piece in pieces) for pieces in cut]
-            chances = np.exp(self.strength * (np.array(log_probs) - max(log_probs)))
-        for pieces, chance in zip(cut, chances.tolist()):
-            if "".join(pieces) == text and all(piece in self.ids for piece in pieces):
-                ids = tuple(self.ids[piece] for piece in pieces)
-                found[ids] = found.get(ids, 0.0) + chance
-        total = sum(found.values())
-        return [(ids, chance / total if total else 1.0) for ids, chance in found.items()]
+    def word_begins(self, ids: np.ndarray, sentence_begins: np.ndarray) -> np.ndarray:
+        """For each token whether it begins a word."""
+        numbers = {c: n for n, c in enumerate(sorted(set("".join(self.names))), start=1)}
+        base = len(numbers) + 1
+        first, last = (
+            np.array([numbers[name[end]] if name else 0 for name in self.names])[ids]
+            for end in (0, -1)
+        )
+        neighbours = {
+            numbers[a] * base + numbers[b]
+            for name in self.names
+            for a, b in pairwise(name)
+            if b != BLANK
+        }
+        begins = np.ones(len(ids), bool)
+        begins[1:] = ~np.isin(last[:-1] * base + first[1:], list(neighbours))
+        begins[sentence_begins[:-1]] = True  # of one without tokens it is the next sentence's
+        start = offsets(np.array([len(name) for name in self.names])[ids])[:-1]
+        part = (start - np.maximum.accumulate(np.where(begins, start, 0))) // LONGEST
+        begins[1:] |= part[1:] > part[:-1]
+        return begins
 
-    def _dropped_out(self, text: str) -> list[str]:
-        """BPE-dropout (Provilkov et al., 2020, algorithm 1): in each step every merge that is
-        possible is left out with a probability, and the best of the rest is made."""
-        pieces = list(text)
-        while len(pieces) > 1:
-            kept = self.generator.random(len(pieces) - 1) >= self.strength
-            merges = [
-                (self.scores[joined], -place)
-                for place, pair in enumerate(pairwise(pieces))
-                if kept[place] and (joined := "".join(pair)) in self.scores
-            ]
-            if not merges:
-                break
-            place = -max(merges)[1]
-            pieces[place : place + 2] = ["".join(pieces[place : place + 2])]
-        return pieces
+    def segmentations(
+        self, words: Sequence[Segmentation]
+    ) -> Iterator[list[tuple[Segmentation, float]]]:
+        """Those of each word, given in the pieces that it has without drawing, which come first;
+        and the probability of each."""
+        for start in range(0, len(words), WORDS_AT_ONCE):
+            some = words[start : start + WORDS_AT_ONCE]
+            texts = ["".join(self.names[token] for token in word) for word in some]
+            chances = self._by_merges(texts) if self.merges else map(self._by_score, texts)
+            for word, found in zip(some, chances):
+                found = {word: 0.0} | found
+                total = sum(found.values())
+                yield [(ids, chance / total if total else 1.0) for ids, chance in found.items()]
+
+    def _by_score(self, text: str) -> dict[Segmentation, float]:
+        """The likeliest segmentations by a unigram model, and what their probabilities are
+        proportional to."""
+        cut = self.tokenizer.segmentations(text, BEST) if text else []
+        cut = [way for way in cut if all(map(self.ids.__contains__, way))]
+        if not cut:
+            return {}
+        log_probs = np.array([sum(map(self.scores.__getitem__, way)) for way in cut])
+        chances = np.exp(self.strength * (log_probs - max(log_probs)))
+        ways = (tuple(map(self.ids.__getitem__, way)) for way in cut)
+        return dict(zip(ways, chances.tolist()))
+
+    def _by_merges(self, texts: Sequence[str]) -> list[dict[Segmentation, float]]:
+        """How often BPE-dropout gives which segmentations."""
+        found: list[Counter[Segmentation]] = [Counter() for _ in texts]
+        by_length: dict[int, list[int]] = {}
+        for number, text in enumerate(texts):
+            if all(character in self.ids for character in text):
+                by_length.setdefault(len(text), []).append(number)
+        for length, numbers in by_length.items():
+            if length > 1:
+                letters = [[self.ids[letter] for letter in texts[number]] for number in numbers]
+                rows = np.repeat(np.array(letters), DRAWS, axis=0)
+                for which, pieces in self.merges.drawn(rows, self.strength, self.generator):
+                    for row, way in zip(which.tolist(), pieces.tolist()):
+                        found[numbers[row // DRAWS]][tuple(way)] += 1
+        return found
+
+
+class _Merges:
+    """The merges of a BPE vocabulary: which two pieces become which, and which is made first."""
+
+    def __init__(self, ids: dict[str, int], scores: dict[str, float]):
+        order = sorted(ids, key=lambda name: (-scores[name], ids[name]))
+        rank = {name: number for number, name in enumerate(order)}
+        self.ids = np.array([ids[name] for name in order])
+        self.never = len(order)
+        """The rank of two pieces that cannot be merged."""
+        self.base = max(ids.values(), default=0) + 1
+        ranks = {
+            ids[a] * self.base + ids[b]: rank[name]
+            for name in order
+            for place in range(1, len(name))
+            if (a := name[:place]) in ids and (b := name[place:]) in ids
+        }
+        self.pairs = np.array(sorted(ranks), np.int64)
+        self.ranks = np.array([*(ranks[pair] for pair in self.pairs.tolist()), self.never])
+
+    def rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Of the merges of pieces that stand side by side."""
+        wanted = left.astype(np.int64) * self.base + right
+        place = np.searchsorted(self.pairs, wanted)
+        known = np.append(self.pairs, -1)[place] == wanted
+        return self.ranks[np.where(known, place, len(self.pairs))]
+
+    def drawn(
+        self, pieces: np.ndarray, dropout: float, generator: np.random.Generator
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """BPE-dropout (Provilkov et al., 2020, algorithm 1) of words with as many letters, a row
+        each: in each step every merge that is possible is left out with a probability, and the
+        first of the rest is made. Yields the numbers of rows that are finished, and their pieces.
+        """
+        rows = np.arange(len(pieces))
+        ranks = self.rank(pieces[:, :-1], pieces[:, 1:])
+        while ranks.size:
+            kept = np.where(generator.random(ranks.shape) < dropout, self.never, ranks)
+            place = kept.argmin(axis=1)
+            goes_on = kept.min(axis=1) < self.never
+            yield rows[~goes_on], pieces[~goes_on]
+            rows, pieces, ranks, place = (a[goes_on] for a in (rows, pieces, ranks, place))
+            row, width = np.arange(len(rows)), ranks.shape[1]
+            pieces[row, place] = self.ids[ranks[row, place]]
+            pieces = pieces[np.arange(width + 1) != place[:, None] + 1].reshape(-1, width)
+            ranks = ranks[np.arange(width) != place[:, None]].reshape(len(rows), width - 1)
+            for side in (place - 1, place):  # the pairs that the new piece is in
+                row = np.flatnonzero((side >= 0) & (side < width - 1))
+                at = side[row]
+                ranks[row, at] = self.rank(pieces[row, at], pieces[row, at + 1])
+        yield rows, pieces

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -113,21 +114,40 @@ class Tokenizer:
         texts = [text.lower() for text in sentences] if self.lowercase else list(sentences)
         return [[table[i] for i in row] for row in self._processor.encode(texts)]
 
-    def segmentations(self, word: str, count: int) -> list[list[str]] | None:
-        """The likeliest ways to cut a word, a blank before it, into pieces; None where the model
-        knows no probabilities, as BPE."""
-        try:
-            return self._processor.nbest_encode(word, nbest_size=count, out_type=str)
-        except RuntimeError:
-            return None
+    @cached_property
+    def _proto(self) -> Any:
+        """The fields of the model."""
+        from sentencepiece import sentencepiece_model_pb2
 
-    def score(self, piece: str) -> float | None:
-        """The log-probability of a piece; of BPE a number that is higher where two pieces are
-        merged into this one earlier. None where it is not in the vocabulary."""
-        number = self._processor.piece_to_id(piece)
-        if number == self._processor.unk_id():
-            return None
-        return self._processor.get_score(number)
+        return sentencepiece_model_pb2.ModelProto.FromString(self.model)
+
+    @property
+    def is_bpe(self) -> bool:
+        """Whether pieces come from merges, so that their scores are no log-probabilities."""
+        return self._proto.trainer_spec.model_type == self._proto.trainer_spec.BPE
+
+    @cached_property
+    def _verbatim(self) -> sentencepiece.SentencePieceProcessor:
+        """The model for text that is written as in pieces, with BLANK for a space."""
+        from sentencepiece import sentencepiece_model_pb2
+
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.model)
+        as_it_is = sentencepiece_model_pb2.NormalizerSpec(
+            name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False
+        )
+        model.normalizer_spec.CopyFrom(as_it_is)
+        return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+
+    def segmentations(self, word: str, count: int) -> list[list[str]]:
+        """The likeliest ways of a unigram model to cut a word, or a part of one, into pieces."""
+        return self._verbatim.nbest_encode(word, nbest_size=count, out_type=str)
+
+    def scores(self) -> dict[str, float]:
+        """The log-probability of each piece that words are cut into; of BPE a number that is higher
+        where two pieces are merged into this one earlier. Without special tokens, bytes and
+        user-defined symbols."""
+        pieces = self._proto.pieces
+        return {piece.piece: piece.score for piece in pieces if piece.type == piece.NORMAL}
 
     def rows(self, sentences: Sequence[str]) -> list[list[int]]:
         """The token ids of each sentence as models see them: with EOS."""
