@@ -168,8 +168,3 @@ def test_outside_of_training_only_what_keeps_its_state_uses_it():
 def test_nothing_imports_the_commands():
     for name, imported in GRAPH.items():
         assert not {path.stem for path in COMMANDS} & imported, name
-
-
-@pytest.mark.parametrize("path", PACKAGE + COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_is_longer_than_400_lines(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
