@@ -171,7 +171,10 @@ MISTAKES = [
     ("eval.py runs/first --split training", ["split", "test", "validation"]),
     ("eval.py runs/first --test-files two.en gone.de", ["--test-files: no file gone.de"]),
     ("eval.py runs/first --references one.de", ["--references: one.de has 1 lines", "sentences"]),
-    ("eval.py runs/first --test-files table.tsv table.tsv --references one.de", ["one test set"]),
+    (
+        "eval.py runs/first --test-files two.en two.en two.en two.en --references one.de",
+        ["one test set"],
+    ),
     ("eval.py runs/first --bleu-tokenizer words", ["data.bleu_tokenizer ('words')", "13a, intl"]),
     ("eval.py runs/first --test-files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),
     ("eval.py runs/first --compare runs/frist", ["runs/frist is not a run"]),

@@ -11,6 +11,7 @@ pytest.importorskip("jinja2", reason="needs the extra `viewing`")
 
 from small_report import METRICS, NASTY, PAIRS
 
+from transformer.data.test_sets import TestSet
 from transformer.errors import UserError
 from transformer.viewing.curves import INK, curves
 from transformer.viewing.report import (
@@ -77,7 +78,9 @@ def test_the_maps_are_those_of_the_sentences(page, models):
     text = page.partition('id="looked">')[2].partition("</script>")[0]
     found = json.loads(text)
     assert [one["source"] for one in found] == ["the cat", NASTY]
-    [expected] = chosen_sentences(config, params, tokenizers, (PAIRS, {}, []), ["the cat"])
+    [expected] = chosen_sentences(
+        config, params, tokenizers, (TestSet("x", "x", PAIRS), {}, []), ["the cat"]
+    )
     assert found[0]["target"] == expected.target
     for one, of in zip(found[0]["maps"], expected.maps):
         assert one["kind"] == of.kind and one["rows"] == list(of.rows)
@@ -94,7 +97,9 @@ def test_without_a_choice_typical_sentences_are_shown(models):
             "classifier": [("the cat", "one"), ("a dog sees", "two"), (LONG, "two")],
         }[kind]
         outputs = ["a dog", "a", "", "a"] if kind == "translator" else None
-        looked = chosen_sentences(config, params, tokenizers, (pairs, {}, outputs), [])
+        looked = chosen_sentences(
+            config, params, tokenizers, (TestSet("x", "x", pairs), {}, outputs), []
+        )
         texts = [source or target for source, target in pairs[:2]]
         assert {one.source for one in looked} == {*texts}
         assert [one.kind for one in looked[0].maps] == {
