@@ -142,7 +142,7 @@ def hypotheses(
     itself. A search may find fewer, and of a text in several parts there is one. Otherwise as
     `translate`. `prefixes`: what the translations begin with, as it is written there."""
     parts = split(translator, sentences, prefixes)
-    found = [[replace(EMPTY, text=part.copied)] for part in parts]
+    found = [[replace(EMPTY, text=part.copied) if part.copied else EMPTY] for part in parts]
     # Of a longer list some may have the same text, so that the whole beam is wanted.
     wanted = 1 if count == 1 else translator.settings.beam_size
     for number, tokens, scores in _searched(translator, parts, wanted):
@@ -198,7 +198,10 @@ def _joined(
     """The translations of a text from those of its parts: of several, the best of each. All tokens
     stay, and each part but the last ends in EOS."""
     if len(parts) == 1:
-        return [replace(one, text=_laid_out(*parts, one.text)) for one in found[0]]
+        [part], [of_part] = parts, found
+        if not (part.before or part.after):
+            return of_part
+        return [replace(one, text=_laid_out(part, one.text)) for one in of_part]
     best = [first for first, *_ in found]
     tokens: list[int] = []
     for one in best[:-1]:
