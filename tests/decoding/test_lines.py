@@ -39,7 +39,9 @@ def test_each_line_needs_its_separator():
         ("\t a\u3000", ("\t ", "a", "\u3000")),
         (" \xa0", (" \xa0", "", "")),
         ("", ("", "", "")),
+        (f"a{' ' * 10**6}b ", ("", f"a{' ' * 10**6}b", " ")),  # in linear time
     ],
+    ids=range(5),
 )
 def test_the_blanks_around_a_line(line, parts):
     assert outer_blanks(line) == parts

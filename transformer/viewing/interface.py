@@ -5,7 +5,6 @@ work (https://docs.libretranslate.com); the page asks `/runs` and `/answer`, whi
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from starlette.routing import Route
 
 from transformer.data.languages import name_of, same_language, standard_code
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.lines import one_line, split_lines
+from transformer.decoding.lines import one_line, outer_blanks, split_lines
 from transformer.errors import UserError
 from transformer.viewing.access import HEADERS, RefusedError, access, refused
 from transformer.viewing.detection import confidences
@@ -36,9 +35,6 @@ done, so that a power of four leads to another."""
 
 LOOK = 0.5
 """Seconds after which it is looked again whether a client is still there."""
-
-LINE = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
-"""Blanks around a text: they are kept and not translated."""
 
 
 def make_application(
@@ -105,7 +101,7 @@ class Line(NamedTuple):
     @classmethod
     def of(cls, line: str, separator: str) -> "Line":
         """The parts of a line."""
-        before, text, after = LINE.fullmatch(line).groups()
+        before, text, after = outer_blanks(line)
         return cls(before, text, after + separator)
 
     def __call__(self, translation: str) -> str:
