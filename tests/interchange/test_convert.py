@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "commands"))
+from marian_models import train_spm
 from safetensors.numpy import load_file, save_file
 from small_run import run, write_data
 
@@ -165,6 +166,12 @@ def not_numbers(arrays):
     return arrays | {"model.encoder.layers.0.fc1.bias": np.full(48, np.nan, np.float32)}
 
 
+def other_pieces(name):
+    """The SentencePiece model of another language."""
+    texts = ["καλημέρα, τι κάνεις;", "γάτα κοιμάται στο σπίτι", "σκύλος βλέπει τη γάτα"]
+    return lambda folder: (folder / name).write_bytes(train_spm(texts * 9, 28))
+
+
 def dangling(name):
     """The file as a link to nowhere."""
 
@@ -293,6 +300,12 @@ BAD_FOLDERS = {
     ),
     "harmful pickle": (harmful_pickle, ["wants to use", "exec"]),
     "no tokenizer": (without("source.spm"), ["source.spm"]),
+    "another source": (other_pieces("source.spm"), ["source.spm", "have no id in vocab.json"]),
+    "another target": (other_pieces("target.spm"), ["target.spm", "have no id in vocab.json"]),
+    "cleaning": (
+        edited("tokenizer_config.json", {"clean_up_tokenization_spaces": "yes"}),
+        ["clean_up_tokenization_spaces is 'yes'", "true or false"],
+    ),
     "tokenizer cut": (cut("target.spm", 100), ["target.spm", "not a SentencePiece model"]),
     "no vocabulary": (without("vocab.json"), ["lacks vocab.json"]),
     "vocabulary a list": (edited("vocab.json", lambda _: [1]), ["vocab.json"]),

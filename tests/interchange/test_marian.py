@@ -13,6 +13,7 @@ from marian_models import ODD, SHAPES
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
 
+from transformer.data.vocabularies import load_tokenizers, save_tokenizers
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.interchange.marian import read_marian, write_marian
 from transformer.interchange.weights import open_weights
@@ -141,6 +142,40 @@ def test_ids_and_texts_are_those_of_their_tokenizer(marian_folder, pairs, name):
     in_theirs = [[order[i] for i in row] for row in rows]
     expected = theirs.batch_decode(in_theirs, skip_special_tokens=True)
     assert ours.target.decode(rows) == expected
+
+
+@pytest.mark.parametrize("cleans_up", [True, False])
+def test_blanks_before_punctuation_stay_unless_the_folder_says_otherwise(
+    marian_folder, tmp_path, cleans_up
+):
+    folder, _ = marian_folder()
+    path = folder / "tokenizer_config.json"
+    fields = json.loads(path.read_text()) | {"clean_up_tokenization_spaces": cleans_up}
+    path.write_text(json.dumps(fields))
+    model, theirs = read_marian(folder), tokenizer_of(folder)
+    texts = ["it 's a dog , they 've n't ' s ' !", "a . b ? c ! d ' m 're ,", "le chat ?!"]
+    rows = model.tokenizers.target.rows(texts)
+    order = model.tokenizers.target.vocabulary.order
+    expected = theirs.batch_decode(
+        [[order[i] for i in row] for row in rows], skip_special_tokens=True
+    )
+    found = model.tokenizers.target.decode(rows)
+    assert found == expected and any(" ," in text for text in found) != cleans_up
+    save_tokenizers(model.tokenizers, tmp_path / "run")
+    assert load_tokenizers(tmp_path / "run", model.config.data) == model.tokenizers
+    write_marian(tmp_path, model, "")
+    assert read_marian(tmp_path).tokenizers == model.tokenizers
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_pieces_without_ids_are_counted(marian_folder, side):
+    folder, _ = marian_folder("two vocabularies")
+    name = "vocab.json" if side == "source" else "target_vocab.json"
+    ids = json.loads((folder / name).read_text())
+    lost = next(piece for piece in ids if len(piece) > 3 and piece.startswith("\u2581"))
+    (folder / name).write_text(json.dumps({p: n for p, n in ids.items() if p != lost}))
+    with pytest.warns(UserWarning, match=rf"{side}\.spm: 1 of 148 pieces have no id in {name}"):
+        read_marian(folder)
 
 
 def test_every_row_ends_and_a_tag_is_one_token(marian_folder):

@@ -23,6 +23,8 @@ class Pieces:
     names    a name for each id; None where an id has none
     pad      where it is also what a translation begins with, PAD here has no id there
     start, end, unknown   what a translation begins with, ends in, and what is not in the list
+    cleans_up  whether blanks before punctuation and English contractions are removed from text
+               (transformers' clean_up_tokenization_spaces)
     """
 
     names: tuple[str | None, ...]
@@ -30,6 +32,7 @@ class Pieces:
     start: int
     end: int
     unknown: int
+    cleans_up: bool = False
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -68,6 +71,16 @@ class PieceTokenizer(Tokenizer):
             return found[1], text[found.end() :]
         return "", text
 
+    @cached_property
+    def pieces_of_text(self) -> list[str]:
+        """The pieces that the model cuts text into; those that the list lacks become UNK."""
+        model = self._processor
+        return [
+            model.id_to_piece(number)
+            for number in range(model.vocab_size())
+            if not (model.is_control(number) or model.is_unknown(number) or model.is_unused(number))
+        ]
+
     @property
     def vocab_size(self) -> int:
         """Tokens in the list, the four special ones included, even a PAD that the list lacks."""
@@ -93,7 +106,8 @@ class PieceTokenizer(Tokenizer):
         special = (PAD, BOS, EOS, UNK)
         rows = [[self._names[i] for i in row if i not in special] for row in ids]
         texts = [self._processor.decode_pieces(row) if row else "" for row in rows]
-        return [text.replace("\u2581", " ").strip() for text in texts]
+        texts = [text.replace("\u2581", " ").strip() for text in texts]
+        return list(map(clean_up, texts)) if self.vocabulary.cleans_up else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece of text behind each id, special tokens by name: labels for a plot."""
@@ -101,9 +115,17 @@ class PieceTokenizer(Tokenizer):
         return [names.get(i) or self._names[i] for i in ids]
 
 
+def clean_up(text: str) -> str:
+    """The text without blanks before punctuation and English contractions."""
+    for spaced in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
+        text = text.replace(spaced, spaced.strip())
+    return text
+
+
 def vars_of(pieces: Pieces) -> dict[str, object]:
-    """What a file keeps of them."""
-    return {name: getattr(pieces, name) for name in Pieces.__dataclass_fields__}
+    """What a file keeps of them; runs from before `cleans_up` keep their digest."""
+    kept = {name: getattr(pieces, name) for name in Pieces.__dataclass_fields__}
+    return kept if pieces.cleans_up else {n: v for n, v in kept.items() if n != "cleans_up"}
 
 
 def save_pieces(pieces: Pieces, path: Path) -> None:
@@ -131,5 +153,7 @@ def check_pieces(pieces: Pieces) -> None:
         raise ValueError("pieces must be texts that differ")
     if not all(type(number) is int and 0 <= number < len(pieces.names) for number in special):
         raise ValueError("a special token has no place among the pieces")
+    if not isinstance(pieces.cleans_up, bool):
+        raise ValueError("cleans_up must be true or false")
     if len({pieces.pad, pieces.end, pieces.unknown}) < 3 or pieces.start in special[2:]:
         raise ValueError("two special tokens have the same place")
