@@ -82,36 +82,53 @@ def to_marian(command: ToMarian) -> None:
     config = dataclasses.replace(load_run_config(command.run), decode=command.decode)
     with whole(command.folder) as folder:
         model = load_translator(command.run, command.checkpoint, config)
-        write_marian(folder, model, model_card(command.run, config))
+        card = model_card(command.run, config, model.tokenizers.source.tags)
+        write_marian(folder, model, card)
     print(f"{command.folder}: MarianMTModel.from_pretrained({str(command.folder)!r})")
 
 
 def to_ctranslate2(command: ToCTranslate2) -> None:
     from transformer.interchange.comparison import compare, read_sample
-    from transformer.interchange.ctranslate2 import require, save_translator
+    from transformer.interchange.ctranslate2 import not_carried, require, save_translator
     from transformer.interchange.marian import load_any
     from transformer.interchange.weights import whole
 
     require()
     with whole(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
-        save_translator(model, folder, command.quantization)
+        tag = chosen_tag(model, command.target)
+        save_translator(model, folder, command.quantization, tag)
         if command.sentences:
             sample = read_sample(model.config.data, command.sample, command.sentences)
             if sample:
-                compare(model, folder, sample, command.quantization)
+                compare(model, folder, sample, command.quantization, tag)
+    print(*(f"note: {sentence}" for sentence in not_carried(model, tag)), sep="\n")
     print(f"{command.folder}: ctranslate2.Translator({str(command.folder)!r})")
 
 
 def to_argos(command: ToArgos) -> None:
     from transformer.interchange.argos import save_package
-    from transformer.interchange.ctranslate2 import require
+    from transformer.interchange.ctranslate2 import not_carried, require
     from transformer.interchange.marian import load_any
 
     require()
     model = load_any(command.run, command.checkpoint)
-    save_package(model, command.file, command.quantization)
+    tag = chosen_tag(model, command.target)
+    save_package(model, command.file, command.quantization, tag)
+    print(*(f"note: {sentence}" for sentence in not_carried(model, tag)), sep="\n")
     print(f"{command.file}: argospm install {command.file}")
+
+
+def chosen_tag(model, language: str) -> str:
+    """The target tag of a language, "" where none is asked for. Raises UserError where the model
+    has no such tag."""
+    from transformer.data.tags import tag_of
+    from transformer.errors import UserError
+
+    tags = model.tokenizers.source.tags
+    if language and not tags:
+        raise UserError(f"--target {language}: this model has one target language, without tags")
+    return tag_of(tags, language) if language else ""
 
 
 def to_safetensors(command: ToSafetensors) -> None:

@@ -4,6 +4,7 @@ import json
 import zipfile
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import sentencepiece
@@ -15,10 +16,11 @@ from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange import comparison
-from transformer.interchange.argos import code_of, save_package
-from transformer.interchange.ctranslate2 import save_translator, token_names
+from transformer.interchange.argos import argos_code, save_package
+from transformer.interchange.ctranslate2 import not_carried, save_translator, token_names
 from transformer.interchange.marian import load_any
 from transformer.interchange.model import Model
+from transformer.model.batch import UNK
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +114,9 @@ def test_pad_bos_and_what_is_forbidden_are_never_chosen(random_translator, pairs
 
 
 def test_relative_positions_are_refused(random_translator, tmp_path):
-    with pytest.raises(UserError, match="to-safetensors"):
+    with pytest.raises(UserError, match="model.positions relative: .*to-safetensors"):
         save_translator(random_translator(positions="relative"), tmp_path / "model", "none")
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_id_has_a_name_of_its_own(tokenizers):
@@ -128,6 +131,74 @@ def test_a_marian_model_goes_there_in_one_go(marian_folder, pairs, tmp_path, cap
     sample = comparison.Sample([source for source, _ in pairs[:20]], [])
     comparison.compare(model, tmp_path / "model", sample, "none")
     assert "(100.0%)" in capsys.readouterr().out
+
+
+LINES = ["THE Dog sleeps", "Straße STRASSE STRAẞE", "İ is I", "E\u0301COLE É", "", "¿Ünïcödé ½?"]
+
+
+def test_raw_text_is_cut_by_what_was_written_as_by_the_tokenizer(
+    random_translator, pairs, tmp_path, monkeypatch
+):
+    """Lower-casing is part of it; where it is lost, a comparison would see other pieces."""
+    sources, targets = zip(*pairs[:300])
+    lowercase = train_tokenizer([*sources, *targets], "unigram", 200, lowercase=True)
+    model = with_tokenizer(random_translator(norm="pre"), lowercase)
+    save_translator(model, tmp_path / "model", "none")
+    read = []
+    search = lambda _, rows, *rest: read.append(rows) or [[] for _ in rows]  # noqa: E731
+    monkeypatch.setattr(comparison, "search_pieces", search)
+    lines, names = [*LINES, sources[0].upper()], token_names(lowercase)
+    comparison.theirs(model, tmp_path / "model", lines, beam=2, limit=9)
+    expected = [[names[token] for token in row] for row in lowercase.encode(lines) if row]
+    known = [[piece if piece in names else names[UNK] for piece in row] for row in read[-1]]
+    assert known == expected and len(known) == len(lines) - 1
+    (tmp_path / "model" / "source.spm").write_bytes(lowercase.model)
+    comparison.theirs(model, tmp_path / "model", lines, beam=2, limit=9)
+    assert read[-1] != read[0]
+
+
+def with_tokenizer(model, tokenizer):
+    """The model with another tokenizer and tables of its size."""
+    size = tokenizer.vocab_size
+    config = replace(model.config.model, source_vocab_size=size, target_vocab_size=size)
+    table = np.resize(np.asarray(model.params.embedding.source), (size, config.d_model))
+    embedding = model.params.embedding.replace(source=jnp.asarray(table))
+    return Model(
+        replace(model.config, model=config),
+        model.params.replace(embedding=embedding),
+        Tokenizers(tokenizer, tokenizer),
+    )
+
+
+def test_target_tags_go_along_or_one_of_them_is_built_in(
+    random_translator, tagged, tokenizers, pairs, tmp_path, capsys
+):
+    tags = (">>deu<<", ">>pt_br<<", ">>cmn_Hans<<")
+    model = with_tokenizer(random_translator(norm="pre"), tagged(tokenizers[0].source, *tags))
+    save_translator(model, tmp_path / "all", "none")
+    sources = [source for source, _ in pairs[:9]]
+    texts = [f"{tag} {source}" for tag, source in zip(tags * 3, sources)]
+    comparison.compare(model, tmp_path / "all", comparison.Sample(texts, []), "none")
+    assert "9 translations are the same (100.0%)" in capsys.readouterr().out
+    cutter = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "all" / "source.spm"))
+    pieces = cutter.encode(">>pt_br<< the dog", out_type=str)
+    assert pieces == ["\u2581>>pt_br<<", *cutter.encode("the dog", out_type=str)]
+    assert "begins with a target tag" in " ".join(not_carried(model))
+
+    save_translator(model, tmp_path / "one", "none", ">>pt_br<<")
+    sample = comparison.Sample(sources, [])
+    comparison.compare(model, tmp_path / "one", sample, "none", ">>pt_br<<")
+    assert "9 translations are the same (100.0%)" in capsys.readouterr().out
+    assert "target tag" not in " ".join(not_carried(model, ">>pt_br<<"))
+
+    with pytest.raises(UserError, match="--target .*>>deu<<"):
+        save_package(model, tmp_path / "a.argosmodel", "none")
+    save_package(model, tmp_path / "a.argosmodel", "none", ">>cmn_Hans<<")
+    with zipfile.ZipFile(tmp_path / "a.argosmodel") as package:
+        [config] = [name for name in package.namelist() if name.endswith("model/config.json")]
+        assert json.loads(package.read(config))["bos_token"] == "\u2581>>cmn_Hans<<"
+        [metadata] = [name for name in package.namelist() if name.endswith("metadata.json")]
+        assert json.loads(package.read(metadata))["to_code"] == "cmn"
 
 
 def test_a_package_holds_what_argos_translate_opens(random_translator, pairs, tmp_path):
@@ -149,7 +220,7 @@ def test_a_package_holds_what_argos_translate_opens(random_translator, pairs, tm
 
 def test_packages_have_the_codes_that_argos_translate_knows():
     codes = ("deu", "eng_Latn", "zho_Hans", "zh-TW", "jap", "pt_BR", "yue")
-    assert [code_of(code) for code in codes] == ["de", "en", "zh", "zt", "ja", "pt", "yue"]
+    assert [argos_code(code) for code in codes] == ["de", "en", "zh", "zt", "ja", "pt", "yue"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +228,6 @@ def test_packages_have_the_codes_that_argos_translate_knows():
     [
         ({}, "a.zip", r"\.argosmodel"),
         ({"source": "English, please"}, "a.argosmodel", "data.source"),
-        ({"lowercase": True}, "a.argosmodel", "lower-case"),
     ],
 )
 def test_what_argos_cannot_use_is_refused(random_translator, tmp_path, changes, file, word):

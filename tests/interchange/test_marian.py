@@ -13,12 +13,15 @@ from marian_models import ODD, SHAPES
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
 
-from transformer.data.vocabularies import load_tokenizers, save_tokenizers
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.interchange.marian import read_marian, write_marian
+from transformer.interchange.model import Model
 from transformer.interchange.weights import open_weights
 from transformer.model.batch import BOS, EOS, Batch
 from transformer.model.encoder_decoder import predict
+from transformer.model.params import init_params
 
 SENTENCES = int(os.environ.get("SENTENCES", "40"))
 """How many are translated for each shape."""
@@ -167,6 +170,19 @@ def test_blanks_before_punctuation_stay_unless_the_folder_says_otherwise(
     assert read_marian(tmp_path).tokenizers == model.tokenizers
 
 
+def test_lower_casing_goes_along(marian_folder, pairs, tmp_path):
+    model = read_marian(marian_folder()[0])
+    texts = [source for source, _ in pairs[:200]]
+    tokenizer = train_tokenizer(texts, "unigram", 150, lowercase=True)
+    size = tokenizer.vocab_size
+    config = replace(model.config.model, source_vocab_size=size, target_vocab_size=size)
+    params = init_params(config, jax.random.key(0))
+    config = replace(model.config, model=config)
+    write_marian(tmp_path, Model(config, params, Tokenizers(tokenizer, tokenizer)), "")
+    texts = ["THE DOG", "The Straße", "E\u0301cole", *texts[:20]]
+    assert tokenizer_of(tmp_path)(texts)["input_ids"] == tokenizer.rows(texts)
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_pieces_without_ids_are_counted(marian_folder, side):
     folder, _ = marian_folder("two vocabularies")
@@ -249,11 +265,11 @@ def test_positions_that_are_no_sinusoids_are_learned_ones(marian_folder):
 def test_settings_that_it_cannot_have_are_refused(marian_folder, tmp_path):
     model = read_marian(marian_folder()[0])
     for section, change, word in [
-        ("model", {"norm": "pre"}, "to-ctranslate2"),
-        ("model", {"positions": "relative"}, "to-safetensors"),
+        ("model", {"norm": "pre"}, "model.norm pre: .*only post.*to-safetensors"),
+        ("model", {"positions": "relative"}, "model.positions relative"),
+        ("model", {"classes": 3}, "model.classes 3"),
         ("model", {"norm_epsilon": 1e-3}, "norm_epsilon"),
         ("decode", {"normalisation": "gnmt"}, "--decode.normalisation length"),
-        ("data", {"lowercase": True}, "lower-case"),
     ]:
         changed = replace(getattr(model.config, section), **change)
         other = replace(model, config=replace(model.config, **{section: changed}))

@@ -57,6 +57,9 @@ class ToCTranslate2:
     """best (by the validation set), last, average (of the last few), average-best or a step."""
     quantization: Quantization = "none"
     """Precision of the weights; none: float32."""
+    target: str = ""
+    """Of a model with target tags the language that it is to have alone, such as deu; by default
+    each text begins with its tag."""
     sample: tuple[str, ...] = ()
     """A file of sentences to compare on, and one of references or none; by default the run's
     validation sentences."""
@@ -74,6 +77,8 @@ class ToArgos:
     """The run folder, or the folder of a MarianMTModel."""
     file: tyro.conf.Positional[Path]
     """The file to make, NAME.argosmodel."""
+    target: str = ""
+    """Of a model with target tags the language of the package, such as deu."""
     checkpoint: str = "best"
     """best (by the validation set), last, average (of the last few), average-best or a step."""
     quantization: Quantization = "int8"

@@ -10,46 +10,54 @@ import zipfile
 from pathlib import Path
 
 from transformer.data.languages import base_of, name_of, read_code, script_code
+from transformer.data.tags import code_of, known_tags
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
 from transformer.interchange.model import Model
+from transformer.interchange.standalone import standalone_model
 from transformer.interchange.weights import missing_parents, remove_empty
 
 
-def code_of(code: str) -> str:
+def argos_code(code: str) -> str:
     """Argos Translate's code of a language: that of ISO 639, but for Chinese in traditional
     characters."""
     return "zt" if (base_of(code), script_code(code)) == ("zh", "Hant") else base_of(code)
 
 
-def save_package(model: Model, file: Path, quantization: str) -> None:
-    """Writes the package. Raises UserError for what Argos Translate could not use."""
+def save_package(model: Model, file: Path, quantization: str, tag: str = "") -> None:
+    """Writes the package; of a model with target tags for the language of one of them, since a
+    package is of one pair. Raises UserError for what Argos Translate could not use."""
     data = model.config.data
     if file.suffix != ".argosmodel":
         raise UserError(f"{file}: Argos Translate wants a name that ends in .argosmodel")
     if file.exists():
         raise UserError(f"{file} exists: choose a file that is not there yet")
+    if (tags := model.tokenizers.source.tags) and not tag:
+        raise UserError(
+            "a package of Argos Translate has one target language, and this model has several: "
+            f"choose one with --target ({known_tags(tags)})"
+        )
+    languages = {"source": data.source, "target": code_of(tag) if tag else data.target}
     for side in data.sides:
-        if read_code(code := getattr(data, side)) is None:
+        if read_code(code := languages[side]) is None:
             raise UserError(f"data.{side} ({code!r}) must be a language's code, such as en")
-    source, target = map(code_of, (data.source, data.target))
-    if data.lowercase:
-        raise UserError("data.lowercase: Argos Translate does not lower-case text")
+    source, target = map(argos_code, languages.values())
     metadata = {
         "package_version": "1.0",
         "argos_version": "1.9",
         "from_code": source,
         "from_name": name_of(data.source),
         "to_code": target,
-        "to_name": name_of(data.target),
+        "to_name": name_of(languages["target"]),
     }
     made = missing_parents(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary:
             root = Path(temporary) / f"translate-{source}_{target}-1_0"
-            save_translator(model, root / "model", quantization)
-            (root / "sentencepiece.model").write_bytes(model.tokenizers.source.model)
+            save_translator(model, root / "model", quantization, tag)
+            pieces = standalone_model(model.tokenizers.source)
+            (root / "sentencepiece.model").write_bytes(pieces)
             text = json.dumps(metadata, indent=2) + "\n"
             (root / "metadata.json").write_text(text, encoding="utf-8")
             archive = Path(temporary) / file.name

@@ -1,5 +1,6 @@
 """A model card: the README.md of a model that is handed on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformer.config import Config
@@ -9,9 +10,9 @@ from transformer.evaluation.records import table
 from transformer.interchange.model import ORIGIN
 
 
-def model_card(run: Path, config: Config) -> str:
-    """What is known of a run: languages, data, scores, settings. Format: Hugging Face's, with its
-    head of metadata (https://huggingface.co/docs/hub/model-cards)."""
+def model_card(run: Path, config: Config, tags: Sequence[str] = ()) -> str:
+    """What is known of a run: languages, data, scores, settings, target tags. Format: Hugging
+    Face's, with its head of metadata (https://huggingface.co/docs/hub/model-cards)."""
     data = config.data
     languages = "".join(f"\n- {base_of(getattr(data, side))}" for side in data.sides)
     corpus = data.dataset or ", ".join(data.train_files)
@@ -20,6 +21,8 @@ def model_card(run: Path, config: Config) -> str:
     if corpus.startswith(ORIGIN):  # no setting of training is known
         origin = f"converted by functional-transformer from {corpus.removeprefix(ORIGIN)}"
         sections = ("model.", "decode.")
+    example = f"{tags[0]} A sentence." if tags else "A sentence."
+    each = f"\nEach text begins with a target tag: {' '.join(tags)}\n" if tags else ""
     settings = "\n".join(
         f"| {name} | {_shown(value)} |"
         for name, value in by_name(config).items()
@@ -38,10 +41,10 @@ A Transformer (Vaswani et al., 2017), {origin}.
 from transformers import MarianMTModel, MarianTokenizer
 
 model, tokenizer = (kind.from_pretrained(".") for kind in (MarianMTModel, MarianTokenizer))
-inputs = tokenizer(["A sentence."], return_tensors="pt", padding=True)
+inputs = tokenizer(["{example}"], return_tensors="pt", padding=True)
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
 ```
-
+{each}
 ## Scores
 
 {table(run) or "Not scored yet (eval.py)."}

@@ -8,17 +8,19 @@ from itertools import islice
 from pathlib import Path
 
 import jax
+from sentencepiece import SentencePieceProcessor
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.data.files import file_lines
+from transformer.data.tokenizer import BLANK
 from transformer.decoding.batches import longest_output
 from transformer.decoding.lines import one_line
 from transformer.decoding.scoring import log_probabilities, padded
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
-from transformer.interchange.ctranslate2 import open_translator, search, token_names
+from transformer.interchange.ctranslate2 import open_translator, search_pieces, token_names
 from transformer.interchange.model import ORIGIN, Model
 from transformer.model.batch import EOS
 
@@ -82,11 +84,13 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
     return Sample([one_line(source) for source, _ in pairs], [target for _, target in pairs])
 
 
-def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> None:
-    """Translates with both, and prints how far they agree. Raises UserError when, without
-    quantization, they differ in more than ties."""
+def compare(model: Model, folder: Path, sample: Sample, quantization: str, tag: str = "") -> None:
+    """Translates the text with both, and prints how far they agree; with a target tag, which the
+    converted model has by itself. Raises UserError when, without quantization, they differ in more
+    than ties."""
     beam = model.config.decode.beam_size
-    longest = max(map(len, model.tokenizers.source.encode(sample.sources)), default=0)
+    sources = [tag + source for source in sample.sources]
+    longest = max(map(len, model.tokenizers.source.encode(sources)), default=0)
     decode = model.config.decode
     few = replace(decode, max_extra_length=min(decode.max_extra_length, 50), max_length=0)
     limit = longest_output([model.config.model], few, longest)
@@ -94,7 +98,7 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> No
         f"{len(sample.sources):,} sentences, beam {beam}, without length normalisation, on "
         f"{os.cpu_count()} cores:"
     )
-    original = ours(model, sample.sources, beam, limit)
+    original = ours(model, sources, beam, limit)
     converted = theirs(model, folder, sample.sources, beam, limit)
     for side in (original, converted):
         print(f"  {side.describe(sample, model.config.data)}")
@@ -104,7 +108,7 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str) -> No
     print(f"{len(sample.sources) - len(different):,} translations are the same ({equal:.1%})")
     if quantization != "none" or not different:
         return
-    print_differences(model, sample.sources, original, converted, different)
+    print_differences(model, sources, original, converted, different)
     if equal < FEWEST_EQUAL:
         raise UserError(
             f"only {equal:.1%} of the translations are those of the original, so that the model "
@@ -143,19 +147,24 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
 
 
 def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
-    """CTranslate2's translations with the converted model, on all cores."""
-    source, target = model.tokenizers
+    """CTranslate2's translations of the text as it is, with all that is in the folder, on all
+    cores."""
+    cutter, joiner = (
+        SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
+        for side in ("source", "target")
+    )
     translator = open_translator(folder, "default", os.cpu_count() or 1)
-    rows = source.encode(sources)
+    rows = cutter.encode(sources, out_type=str)
     kept = [number for number, row in enumerate(rows) if row]  # as ours, nothing of nothing
-    names = token_names(source), token_names(target)
-    translate = partial(search, translator, names, [rows[n] for n in kept], beam, limit)
+    translate = partial(search_pieces, translator, [rows[n] for n in kept], beam, limit)
     translate()  # the first call is slower
     start = time.perf_counter()
     found = dict(zip(kept, translate()))
     seconds = time.perf_counter() - start
-    ids = [found.get(number, []) for number in range(len(sources))]
-    texts = [one_line(text) for text in target.decode(ids)]
+    pieces = [found.get(number, []) for number in range(len(sources))]
+    numbers = {name: number for number, name in enumerate(token_names(model.tokenizers.target))}
+    ids = [[numbers[piece] for piece in row] for row in pieces]
+    texts = [one_line(joiner.decode_pieces(row).replace(BLANK, " ").strip()) for row in pieces]
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Side("CTranslate2", texts, ids, seconds, size / 1e6)
 

@@ -3,7 +3,8 @@
 https://opennmt.net/CTranslate2; the layout is that of its ctranslate2.specs.transformer_spec.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,13 @@ except ModuleNotFoundError:
     Translator = None  # `require` says so
 
 from transformer.config import ModelConfig
+from transformer.data.piece_tokenizer import PieceTokenizer
+from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
+from transformer.interchange.holding import ANY, SHAPE, TRAINING, check_held, not_held
 from transformer.interchange.model import Model, longest_sequence
+from transformer.interchange.standalone import FINAL_SIGMA, standalone_model, tag_piece
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
@@ -32,6 +37,17 @@ if TYPE_CHECKING:
     )
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
+HELD: dict[str, Collection | None] = {
+    **SHAPE,
+    **TRAINING,
+    "norm": ("pre", "post"),
+    "norm_epsilon": ANY,
+    "activation": ACTIVATIONS,
+    "positions": ("sinusoidal", "learned"),
+}
+"""Settings of `model` that a CTranslate2 model has a place for, and their values."""
+HELD_OF_SEARCH = {"forbidden", "max_source_length", "batch_sentences", "dtype"}
+"""Settings of `decode` that are part of the model, or change no translation."""
 OUT_OF_REACH = -1e4
 """The logit's bias of what is never chosen; 16 bits can hold it."""
 
@@ -54,15 +70,12 @@ def save_model(
     """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
 
     `names`: for each id of source and target a name of its own. PAD, BOS and what else is forbidden
-    are never chosen; their probability goes to the other tokens. Raises UserError for positions
+    are never chosen; their probability goes to the other tokens. Raises UserError for settings
     that CTranslate2 does not have.
     """
     from ctranslate2.specs import common_spec, transformer_spec  # with torch: not for contestants
 
-    if config.positions == "relative":
-        raise UserError(
-            "model.positions relative: CTranslate2 does not have such; to-safetensors can hold them"
-        )
+    check_held(config, HELD, "a CTranslate2 model")
     params = jax.tree.map(np.array, params)  # copies, since quantization writes into them
     spec = transformer_spec.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
@@ -104,9 +117,12 @@ def save_model(
     spec.save(str(folder))
 
 
-def save_translator(model: Model, folder: Path, quantization: str) -> None:
-    """A translator's weights, and the SentencePiece models that cut and join its text."""
-    config = model.config
+def save_translator(model: Model, folder: Path, quantization: str, tag: str = "") -> None:
+    """A translator's weights, and the SentencePiece models that cut and join its text.
+
+    With a target tag it is a model of this one language: CTranslate2 puts the tag before all text.
+    """
+    config, (source, target) = model.config, model.tokenizers
     save_model(
         config.model,
         model.params,
@@ -116,14 +132,38 @@ def save_translator(model: Model, folder: Path, quantization: str) -> None:
         quantization=quantization,
         forbidden=config.decode.forbidden,
     )
-    for side, tokenizer in zip(("source", "target"), model.tokenizers):
-        (folder / f"{side}.spm").write_bytes(tokenizer.model)
+    (folder / "source.spm").write_bytes(standalone_model(source, keeps_tags=not tag))
+    (folder / "target.spm").write_bytes(standalone_model(target))
+    if tag:
+        path = folder / "config.json"
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields |= {"add_source_bos": True, "bos_token": tag_piece(tag)}
+        path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+
+
+def not_carried(model: Model, tag: str = "") -> list[str]:
+    """What a translator's export leaves to those who use it, or loses: a sentence for each."""
+    source, target = model.tokenizers
+    decode = model.config.decode
+    search = [f"decode.{name} {getattr(decode, name)}" for name in ("beam_size", "alpha")]
+    search += [one for one in not_held(decode, HELD_OF_SEARCH) if one not in search]
+    found = [f"the search is that of the program that loads it, not {', '.join(search)}"]
+    if source.tags and not tag:
+        example, known = f"{source.tags[0]} A text.", known_tags(source.tags)
+        found.append(f"each text begins with a target tag and a blank: {example} ({known})")
+    if source.lowercase and any(FINAL_SIGMA in name for name in token_names(source)):
+        found.append(f"a capital sigma at the end of a word becomes \u03c3, not {FINAL_SIGMA}")
+    if isinstance(target, PieceTokenizer) and target.vocabulary.cleans_up:
+        found.append("blanks before punctuation stay (clean_up_tokenization_spaces)")
+    return found
 
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
-    """The piece behind each id; one that has no name, or another's, is called by its id."""
-    names, taken = [], set()
-    for number, name in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+    """The piece behind each id; one that has no name, or another's, is called by its id. Target
+    tags are called as source.spm cuts them."""
+    names, taken, tags = [], set(), {*tokenizer.tags}
+    for number, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+        name = tag_piece(piece) if piece in tags else piece
         names.append(name if name and name not in taken else f"<{number}>")
         taken.add(names[-1])
     return names
@@ -155,8 +195,22 @@ def search(
     """
     source_names, target_names = names
     ids = {name: number for number, name in enumerate(target_names)}
+    pieces = [[source_names[token] for token in row] for row in rows]
+    found = search_pieces(translator, pieces, beam_size, limit, batch_type, batch_size)
+    return [[ids[name] for name in row] for row in found]
+
+
+def search_pieces(
+    translator: Translator,
+    rows: Sequence[Sequence[str]],
+    beam_size: int,
+    limit: int,
+    batch_type: str = "examples",
+    batch_size: int = 32,
+) -> list[list[str]]:
+    """`search` from pieces to pieces."""
     results = translator.translate_batch(
-        [[source_names[token] for token in row] for row in rows],
+        rows,
         batch_type=batch_type,
         max_batch_size=batch_size,
         beam_size=beam_size,
@@ -165,7 +219,7 @@ def search(
         min_decoding_length=0,
         max_decoding_length=limit,
     )
-    return [[ids[name] for name in result.hypotheses[0]] for result in results]
+    return [result.hypotheses[0] for result in results]
 
 
 def set_layer(

@@ -30,6 +30,7 @@ from transformer.interchange.marian_weights import (
     write_params,
 )
 from transformer.interchange.model import ORIGIN, Model, load_translator, longest_sequence
+from transformer.interchange.standalone import standalone_model
 from transformer.interchange.weights import (
     Weights,
     check_shapes,
@@ -296,8 +297,6 @@ def write_marian(folder: Path, model: Model, card: str) -> None:
     """
     config = model.config
     sides = [_their_pieces(tokenizer) for tokenizer in model.tokenizers]
-    if config.data.lowercase:
-        raise UserError("data.lowercase: MarianTokenizer does not lower-case text")
     if config.model.tying == "all" and sides[0] != sides[1]:
         raise UserError("model.tying all of two vocabularies: this run is damaged")
     is_learned = config.model.positions == "learned"
@@ -335,7 +334,7 @@ def _their_pieces(tokenizer: Tokenizer) -> Pieces:
 
 def _write_tokenizers(folder: Path, model: Model, sides: list[Pieces], longest: int) -> None:
     for side, tokenizer in zip(("source", "target"), model.tokenizers):
-        (folder / f"{side}.spm").write_bytes(tokenizer.model)
+        (folder / f"{side}.spm").write_bytes(standalone_model(tokenizer))
     files = ("vocab.json", "target_vocab.json") if sides[0] != sides[1] else ("vocab.json",)
     for name, pieces in zip(files, sides):
         ids = {name: number for number, name in enumerate(pieces.names) if name is not None}

@@ -5,10 +5,13 @@ nothing; whatever else is found is refused by its name.
 https://github.com/huggingface/transformers/blob/main/src/transformers/models/marian/configuration_marian.py
 """
 
+import warnings
+from collections.abc import Collection
 from typing import Any
 
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.errors import UserError
+from transformer.interchange.holding import ANY, SHAPE, TRAINING, check_held, not_held
 from transformer.model.batch import BOS, EOS, PAD
 
 ACTIVATIONS = {
@@ -17,6 +20,21 @@ ACTIVATIONS = {
 }  # fmt: skip
 EPSILON = 1e-5
 """Of their layer normalisation, always."""
+HELD: dict[str, Collection | None] = {
+    **SHAPE,
+    **TRAINING,
+    "norm": ("post",),
+    "norm_epsilon": ANY,  # `refuse` has the range
+    "activation": {*ACTIVATIONS.values()},
+    "positions": ("sinusoidal", "learned"),
+}
+"""Settings of `model` that theirs has a place for, and their values."""
+HELD_OF_SEARCH = {
+    "beam_size", "alpha", "normalisation", "stop", "max_length", "forced_end", "forbidden",
+    "max_extra_length", "renormalise", "min_length", "no_repeat_ngram", "repetition_penalty",
+    "max_source_length", "batch_sentences", "dtype",
+}  # fmt: skip
+"""Settings of `decode` that generation_config.json has, or that change no translation."""
 
 USED = {
     "vocab_size", "decoder_vocab_size", "max_position_embeddings", "encoder_layers",
@@ -291,15 +309,10 @@ def their_generation_config(decode: DecodeConfig, tokens: dict[str, int], theirs
 
 def refuse(model: ModelConfig, decode: DecodeConfig) -> None:
     """Raises UserError for what a MarianMTModel cannot hold, and says what to use instead."""
+    check_held(model, HELD, "a MarianMTModel")
+    if lost := not_held(decode, HELD_OF_SEARCH):
+        warnings.warn(f"a MarianMTModel has no place for {', '.join(lost)}", stacklevel=4)
     reasons = [
-        (
-            model.norm != "post",
-            "model.norm pre: a MarianMTModel cannot hold it, to-ctranslate2 can",
-        ),
-        (
-            model.positions == "relative",
-            "model.positions relative: a MarianMTModel cannot hold it; to-safetensors can",
-        ),
         (
             model.norm_epsilon > EPSILON,
             f"model.norm_epsilon {model.norm_epsilon}: a MarianMTModel has {EPSILON}",

@@ -1,0 +1,47 @@
+"""What an export can hold: settings and their values. All else is refused by its name."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+
+from transformer.config import DecodeConfig, ModelConfig
+from transformer.errors import UserError
+
+ANY = None
+"""Each value can be held."""
+
+SHAPE: dict[str, Collection | None] = dict.fromkeys(
+    ("source_vocab_size", "target_vocab_size", "encoder_layers", "decoder_layers", "d_model",
+     "num_heads", "d_ff", "attention_bias", "output_bias", "tying", "embedding_scale",
+     "max_positions"),
+    ANY,
+)  # fmt: skip
+"""Of `model`: what the weights themselves say, and a factor."""
+TRAINING: dict[str, Collection | None] = dict.fromkeys(
+    ("dropout", "attention_dropout", "activation_dropout", "word_dropout", "recompute",
+     "accelerator", "dtype", "max_offset"),
+    ANY,
+)  # fmt: skip
+"""Of `model`: what changes nothing in float32 once a model of absolute positions is trained."""
+
+
+def check_held(model: ModelConfig, held: Mapping[str, Collection | None], holder: str) -> None:
+    """Raises UserError naming a setting that `held` lacks, unless it has its default, or whose
+    value is not one of those listed there. `holder` is what the model is to become."""
+    for field in fields(model):
+        value = getattr(model, field.name)
+        values = held.get(field.name, (field.default,))
+        if values is not ANY and value not in values:
+            only = " or ".join(map(str, values))
+            raise UserError(
+                f"model.{field.name} {value}: {holder} cannot hold it (only {only}); "
+                "to-safetensors can"
+            )
+
+
+def not_held(decode: DecodeConfig, held: Collection[str]) -> list[str]:
+    """The settings of a search that `held` lacks and that are not their defaults, in words."""
+    return [
+        f"decode.{field.name} {getattr(decode, field.name)}"
+        for field in fields(decode)
+        if field.name not in held and getattr(decode, field.name) != field.default
+    ]
