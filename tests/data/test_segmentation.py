@@ -11,7 +11,7 @@ from sentences import SENTENCES
 from transformer.data import segmentation as module
 from transformer.data.segmentation import make_words
 from transformer.data.token_store import flat, offsets
-from transformer.data.tokenizer import train_tokenizer
+from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.model.batch import EOS
 
 DRAWN = 4000
@@ -151,6 +151,16 @@ def test_unknown_characters_bytes_and_ends_stay(kind, bytewise):
         ):
             assert tokenizer.decode([row]) == tokenizer.decode([original])
             assert row.count(EOS) == 1 and row[-1] == EOS
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_users_symbols_stay(kind):
+    tokenizer = train_tokenizer(SENTENCES, kind, 44, VocabularyOptions(user_symbols=("<2the>",)))
+    text = ["<2the> the cat", "my<2the>bird sleeps"] * 20
+    symbol = tokenizer.pieces(range(tokenizer.vocab_size)).index("<2the>")
+    rows = drawn_rows(words_of(tokenizer, text, 0.5), 0)
+    assert all(row.count(symbol) == 1 for row in rows) and tokenizer.decode(rows) == text
+    assert len(set(map(tuple, rows))) > 2
 
 
 def test_what_is_drawn_depends_on_the_generator_alone(unigram):

@@ -172,6 +172,51 @@ def test_a_large_alphabet_leaves_out_its_rarest_characters(monkeypatch):
     assert UNK in train_tokenizer(rare, "char", 80).encode(["ß"])[0]
 
 
+@pytest.mark.parametrize("rows", ["Chinese", "emoji"])
+def test_a_large_alphabet_keeps_what_is_frequent(rows):
+    """%, € and § in 40 lines were unknown where rows of rarer characters made up most of a text."""
+    first = {"Chinese": 0x4E00, "emoji": 0x1F300}[rows]
+    generator = random.Random(0)
+    text = [*SENTENCES * 40, *[f"5 % of 3 € in § {n}" for n in range(40)], "\u0416\u0429"]
+    for _ in range(5_500):
+        text.append("".join(chr(first + generator.randrange(1_050)) for _ in range(50)))
+    for coverage, kept, lost in (
+        (0, "%€§35z", "\u0429"),
+        (1, "\u0429", ""),
+        (0.99, "", "§"),
+    ):
+        options = VocabularyOptions(character_coverage=coverage)
+        tokenizer = train_tokenizer(text, "bpe", 1_200, options)
+        assert not [character for character in kept if UNK in tokenizer.encode([character])[0]]
+        assert not [character for character in lost if UNK not in tokenizer.encode([character])[0]]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])
+def test_users_symbols_are_never_cut(kind, lowercase):
+    symbols = ("<2DE>", "[SEP]", "a,b", "@-@", "½")
+    options = VocabularyOptions(lowercase=lowercase, user_symbols=symbols)
+    tokenizer = train_tokenizer(SENTENCES, kind, 49, options)
+    for symbol in symbols:
+        within = "the the" if kind == "word" else f"the{symbol}the"
+        text = f"{symbol} the small dog sleeps. {symbol} {within}"
+        written = text.lower() if lowercase else text
+        [row] = tokenizer.encode([text])
+        pieces = [piece.lstrip("\u2581") for piece in tokenizer.pieces(row)]
+        assert pieces.count(written.split()[0]) == text.count(symbol)
+        assert tokenizer.decode([row]) == [written] and UNK not in row
+
+
+def test_digits_may_be_split():
+    years = [f"{line} in {1900 + n}" for n, line in enumerate(SENTENCES * 3)]
+    whole, split = (
+        train_tokenizer(years, "bpe", 90, VocabularyOptions(split_digits=digits))
+        for digits in (False, True)
+    )
+    longest = [max(sum(map(str.isdigit, s)) for s in t.pieces(range(90))) for t in (whole, split)]
+    assert longest[0] > 1 == longest[1]
+
+
 @pytest.mark.parametrize(
     ("sentences", "vocab_size", "remedy"),
     [

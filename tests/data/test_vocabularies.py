@@ -68,6 +68,26 @@ def test_separate_vocabularies_are_trained_on_their_own_side(corpus):
     assert UNK not in apart.target.encode([SENTENCES[0].upper()])[0]
 
 
+def test_two_vocabularies_have_sizes_of_their_own(corpus, tmp_path):
+    """No size fitted both, and nothing said so."""
+    (tmp_path / "s").write_text("\n".join(["ab", "ba", "aab"] * 10))
+    (tmp_path / "t").write_text("\n".join(SENTENCES))
+    two = {**vars(corpus), "shared_vocabulary": False, "tokenizer": "unigram", "vocab_size": 30}
+
+    def asked(side, **sizes):
+        with pytest.raises(UserError, match=rf"data\.{side}_vocab_size \(30\)") as caught:
+            make_tokenizers(DataConfig(**two | sizes))
+        return int(str(caught.value).split()[-1])
+
+    source = asked("source")
+    target = asked("target", source_vocab_size=source)
+    assert source < 30 < target
+    made = make_tokenizers(
+        DataConfig(**two | {"source_vocab_size": source, "target_vocab_size": target})
+    )
+    assert [one.vocab_size for one in made] == [source, target]
+
+
 def test_pairs_that_one_word_makes_too_long_train_no_vocabulary(corpus, tmp_path):
     lines = list(SENTENCES)
     lines[2:4] = "#" * 81, " ".join("#" * 80 for _ in range(9))  # at most 5 times 16 characters

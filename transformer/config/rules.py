@@ -3,6 +3,7 @@ which of these would waste a run."""
 
 import dataclasses
 import math
+import re
 import typing
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -11,6 +12,8 @@ from transformer.config import Config
 from transformer.config.resuming import falls_from
 from transformer.config.settings import Limit
 from transformer.errors import UserError
+
+SPECIAL_TOKEN = re.compile(r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>|\u2581+")
 
 EOS = 2
 """As in transformer.model.batch, which is not imported here: it needs jax."""
@@ -121,6 +124,28 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             "data.shared_vocabulary",
             data.shared_vocabulary or not one_side,
             "must be on with one side: there is one vocabulary",
+        ),
+        *(
+            (
+                f"data.{side}_vocab_size ({getattr(data, f'{side}_vocab_size')})",
+                not (getattr(data, f"{side}_vocab_size") and data.shared_vocabulary),
+                "is for two vocabularies: set data.vocab_size, or data.shared_vocabulary off",
+            )
+            for side in ("source", "target")
+        ),
+        (
+            f"data.character_coverage ({data.character_coverage})",
+            data.character_coverage == 0 or data.character_coverage >= 0.98,
+            "must be 0 or at least 0.98, which SentencePiece asks for",
+        ),
+        (
+            f"data.user_symbols ({', '.join(map(repr, data.user_symbols))})",
+            len(set(data.user_symbols)) == len(data.user_symbols)
+            and not any(
+                symbol.split() != [symbol] or SPECIAL_TOKEN.fullmatch(symbol)
+                for symbol in data.user_symbols
+            ),
+            "must differ, have no blanks, and not be named as a special token, such as <s>",
         ),
         (
             "model.tying (all)",

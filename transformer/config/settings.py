@@ -177,6 +177,17 @@ class DataConfig:
     """Kind of SentencePiece model to train on the training split."""
     vocab_size: Positive = 8000
     """Tokens in each vocabulary to train (an upper limit for word and char)."""
+    source_vocab_size: Count = 0
+    """Of two vocabularies the size of the source's; 0: vocab_size."""
+    target_vocab_size: Count = 0
+    """The same for the target's."""
+    character_coverage: Annotated[float, Limit(0, highest=1)] = 0.0
+    """Share of the text whose characters are in the vocabularies to train, from 0.98 to 1; rarer
+    ones are unknown. 0: all, of more than 1,000 the most frequent."""
+    user_symbols: tuple[str, ...] = ()
+    """Tokens that are never cut, such as <2de>; they are part of the translations' text too."""
+    split_digits: bool = False
+    """Each digit is a token of its own in the vocabularies to train."""
     byte_fallback: bool = False
     """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
     normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
@@ -208,7 +219,8 @@ class DataConfig:
 
 
 VOCABULARY_SETTINGS = {
-    "tokenizer", "vocab_size", "byte_fallback", "normalisation", "lowercase",
+    "tokenizer", "vocab_size", "source_vocab_size", "target_vocab_size", "character_coverage",
+    "user_symbols", "split_digits", "byte_fallback", "normalisation", "lowercase",
     "shared_vocabulary", "source_tokenizer", "target_tokenizer", "vocabulary",
 }  # fmt: skip
 """Settings of `data` that say what the vocabulary is."""

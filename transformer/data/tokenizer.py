@@ -4,7 +4,8 @@ import hashlib
 import io
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +41,14 @@ BLANK = "\u2581"
 
 LARGE_ALPHABET = 1_000
 """More characters than this are no alphabet: Chinese ones, or the strays of a web crawl."""
+
+COVERAGE = 0.9995
+"""Share of a text with a large alphabet whose characters are in the vocabulary, the most frequent
+ones."""
+
+FREQUENT = 10
+"""How often a character occurs that is in the vocabulary besides; in more than a million sentences,
+once in a hundred thousand."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +204,9 @@ class VocabularyOptions:
     byte_fallback: bool = False
     normalisation: str = "nmt_nfkc"
     lowercase: bool = False
+    character_coverage: float = 0.0
+    user_symbols: tuple[str, ...] = ()
+    split_digits: bool = False
 
 
 def train_tokenizer(
@@ -202,24 +214,28 @@ def train_tokenizer(
     kind: str,
     vocab_size: int,
     options: VocabularyOptions = VocabularyOptions(),
+    setting: str = "data.vocab_size",
 ) -> Tokenizer:
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
     The same sentences give the same model. `vocab_size` is exact for unigram and bpe and an upper
-    limit for word and char. Raises UserError when the sentences cannot fill such a vocabulary, or
-    their characters alone do not fit in it.
+    limit for word and char. Raises UserError, which names the `setting` of the size, when the
+    sentences cannot fill such a vocabulary, or their characters alone do not fit in it.
     """
     exact = kind in ("unigram", "bpe")
-    reserved = UNK + 1 + 256 * options.byte_fallback  # special tokens, and bytes
-    if vocab_size <= reserved and not exact:
-        raise UserError(
-            f"data.vocab_size ({vocab_size}) is too small, {reserved} tokens being special: "
-            f"at least {reserved + 1}"
-        )
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
+    symbols = options.user_symbols
     if options.lowercase:
         sample = [sentence.lower() for sentence in sample]
+        symbols = [symbol.lower() for symbol in symbols]
     alphabet = set().union(*sample)
+    symbols = list(dict.fromkeys([*symbols, *alphabet & {RESERVED}]))
+    reserved = UNK + 1 + 256 * options.byte_fallback + len(symbols)  # special tokens, and bytes
+    if vocab_size <= reserved and not exact:
+        raise UserError(
+            f"{setting} ({vocab_size}) is too small, {reserved} tokens being special: "
+            f"at least {reserved + 1}"
+        )
     model = io.BytesIO()
     try:
         with ended_by_interrupts():  # for a minute it does not let Python act
@@ -232,10 +248,11 @@ def train_tokenizer(
                 hard_vocab_limit=exact,
                 byte_fallback=options.byte_fallback,
                 normalization_rule_name=options.normalisation,
-                character_coverage=1.0 if len(alphabet) <= LARGE_ALPHABET else 0.9995,
+                split_digits=options.split_digits,
+                user_defined_symbols=symbols,
+                **_kept_characters(sample, alphabet, vocab_size, options),
                 max_sentence_length=4 * LONGEST_LINE,  # in bytes
                 max_sentencepiece_length=LONGEST_PIECE,
-                user_defined_symbols=[RESERVED] if RESERVED in alphabet else [],
                 pad_id=PAD,
                 bos_id=BOS,
                 eos_id=EOS,
@@ -244,7 +261,7 @@ def train_tokenizer(
                 minloglevel=2,  # errors only: they are raised
             )
     except RuntimeError as error:
-        raise UserError(_explanation(str(error), kind, vocab_size)) from error
+        raise UserError(_explanation(str(error), kind, f"{setting} ({vocab_size})")) from error
     return Tokenizer(model.getvalue(), options.lowercase)
 
 
@@ -294,13 +311,43 @@ def _lines(sentences: Iterable[str]) -> Iterator[str]:
             yield from parts.findall(text)
 
 
-def _explanation(error: str, kind: str, vocab_size: int) -> str:
+def _kept_characters(
+    sample: Sequence[str], alphabet: Collection[str], vocab_size: int, options: VocabularyOptions
+) -> dict[str, Any]:
+    """SentencePiece's settings for the characters that are in the vocabulary.
+
+    Where the alphabet is large, those that make up 99.95 % of the text, and in up to a quarter of
+    the vocabulary the others that are FREQUENT: beside rows of Chinese, say, % and € would be lost.
+    """
+    if options.character_coverage or len(alphabet) <= LARGE_ALPHABET:
+        return {"character_coverage": options.character_coverage or 1.0}
+    normalise, counts = normaliser(options.normalisation), Counter[str]()
+    for sentence in sample:
+        counts.update(normalise(sentence))
+    rest = 2 * (1 - COVERAGE) * counts.total()  # SentencePiece counts a little differently
+    for reserved in (" ", "\t", "\0", BLANK, RESERVED):
+        del counts[reserved]
+    enough = max(FREQUENT, len(sample) // 100_000)
+    kept: list[str] = []
+    for character, count in reversed(counts.most_common()):
+        rest -= count
+        if rest < 0:
+            break
+        if count >= enough:
+            kept.append(character)
+    kept = kept[::-1][: vocab_size // 4]
+    return {"character_coverage": COVERAGE, "required_chars": "".join(kept)}
+
+
+def _explanation(error: str, kind: str, setting: str) -> str:
     """What SentencePiece's refusal means for the user's settings."""
-    setting = f"data.vocab_size ({vocab_size})"
     if largest := re.search(r"too high .* <= (\d+)", error):
         return f"{setting} is too large for this corpus: set it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
-        return f"{setting} is too small for this corpus's characters: at least {smallest[1]}"
+        return (
+            f"{setting} is too small for this corpus's characters: lower data.character_coverage, "
+            f"or set it to at least {smallest[1]}"
+        )
     if "sentences_.empty()" in error or "all_chars_count" in error:
         return (
             "there is no text to train a tokenizer on: the sentences are blank, or consist of "

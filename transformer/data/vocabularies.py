@@ -157,9 +157,18 @@ def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str
     written = ((normalise(source), target) for source, target in pairs)
     sentences = (pair[column] for pair in written for column in columns)
-    options = VocabularyOptions(data.byte_fallback, rule, data.lowercase)
+    options = VocabularyOptions(
+        data.byte_fallback,
+        rule,
+        data.lowercase,
+        data.character_coverage,
+        data.user_symbols,
+        data.split_digits,
+    )
+    setting = "vocab_size" if data.shared_vocabulary else f"{sides[0]}_vocab_size"
+    size = getattr(data, setting) or data.vocab_size
     try:
-        return train_tokenizer(sentences, data.tokenizer, data.vocab_size, options)
+        return train_tokenizer(sentences, data.tokenizer, size, options, f"data.{setting}")
     except UserError as error:
         raise UserError(f"vocabulary of {languages}: {error}") from error
 
