@@ -192,7 +192,8 @@ class DataConfig:
     """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
     normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
     """Unicode normalisation of the source: NFKC with spaces tidied, NFKC, none. The target stays as
-    it is written, since translations are compared with raw text."""
+    it is written, since translations are compared with raw text. On both sides runs of spaces
+    become one, and those at the ends of a text go, whatever this says."""
     lowercase: bool = False
     """Lower-case all text before it becomes tokens; translations come out in lower case."""
     shared_vocabulary: bool = True
