@@ -146,6 +146,11 @@ def test_the_interval_holds_the_value_and_has_a_width():
         assert metric.low < metric.value < metric.high
 
 
+def test_one_sentence_has_no_interval():
+    for metric in score(HYPOTHESES[:1], REFERENCES[:1], "de"):
+        assert (metric.low, metric.high) == (None, None)
+
+
 def test_perfect_translations_score_100():
     assert [metric.value for metric in score(REFERENCES, REFERENCES, "de")] == pytest.approx(
         [100, 100, 100, 0]

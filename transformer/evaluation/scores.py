@@ -31,8 +31,8 @@ class Score:
     """One metric over a test set; `low` and `high` bound its 95 % bootstrap interval.
 
     sacreBLEU's interval is as wide on both sides of a mean; ours ends at 0 and 100, where scores
-    do (TER has no upper end). Both are None where the score is so near 0 that sacreBLEU gives no
-    interval.
+    do (TER has no upper end). Both are None of one sentence, and where the score is so near 0 that
+    sacreBLEU gives no interval.
     """
 
     name: str
@@ -107,7 +107,7 @@ def measure(
     signature = metric.get_signature().format()
     report = json.loads(result.format(width=4, signature=signature, is_json=True))
     low = high = None
-    if "confidence_mean" in report:
+    if "confidence_mean" in report and len(hypotheses) > 1:  # one is alike in every resample
         low = max(0.0, report["confidence_mean"] - report["confidence_var"])
         high = report["confidence_mean"] + report["confidence_var"]
         high = high if isinstance(metric, TER) else min(100.0, high)
