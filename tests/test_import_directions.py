@@ -90,6 +90,7 @@ ALLOWED = {
         "transformer.data.corpus",
         "transformer.data.files",
         "transformer.data.languages",
+        "transformer.data.tags",
         "transformer.decoding",
         "transformer.evaluation",
         "transformer.runs",

@@ -65,6 +65,15 @@ def test_of_many_tags_the_near_ones_and_their_number_are_named():
     assert tag_of(tags, "por") == tag_of(tags, ">>por<<") == ">>por<<"
 
 
+def test_a_language_may_be_named_by_any_of_its_codes():
+    tags = [">>deu<<", ">>cmn_Hans<<", ">>zho<<", ">>jpn_Jpan<<"]
+    for code, tag in {"de": tags[0], "deu_Latn": tags[0], "ja": tags[3], "zho": tags[2]}.items():
+        assert tag_of(tags, code) == tag
+    for code in ("zh", "fr", ">>de<<", "xx"):  # several, none, no tag, no code
+        with pytest.raises(UserError, match="is not a target tag of this model"):
+            tag_of(tags, code)
+
+
 @pytest.mark.parametrize(
     "text, word",
     [
