@@ -86,6 +86,7 @@ ALLOWED = {
         "transformer.model",
         "transformer.data.tokenizer",
         "transformer.data.piece_tokenizer",
+        "transformer.data.tags",
         "transformer.data.vocabularies",
         "transformer.data.corpus",
         "transformer.data.files",

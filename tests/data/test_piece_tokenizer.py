@@ -7,7 +7,7 @@ import pytest
 from sentences import SENTENCES
 
 from transformer.config import DataConfig
-from transformer.data.piece_tokenizer import Pieces, PieceTokenizer
+from transformer.data.piece_tokenizer import Pieces, PieceTokenizer, clean_up, vars_of
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
 from transformer.errors import UserError
@@ -55,6 +55,21 @@ def test_a_tag_of_the_list_is_one_token_and_any_other_is_text(tokenizer):
     assert len(text) > len(known) and text != known
 
 
+def test_text_is_cleaned_where_the_list_says_so_and_old_lists_keep_their_digest(tokenizer):
+    cleans = PieceTokenizer(CUTTER.model, vocabulary=replace(PIECES, cleans_up=True))
+    text = "a . b ? c ! d , e n't it 's ' a ' we 've you 're I 'm"
+    assert clean_up(text) == "a. b? c! d, en't it's'a'we've you're I'm"
+    rows = tokenizer.encode(["the dog .", "the dog."])
+    assert cleans.decode(rows) == ["the dog.", "the dog."] != tokenizer.decode(rows)
+    assert cleans.digest != tokenizer.digest
+    assert "cleans_up" not in vars_of(PIECES) and vars_of(cleans.vocabulary)["cleans_up"]
+
+
+def test_pieces_that_text_becomes_are_told_from_special_ones(tokenizer):
+    assert set(CUT) <= set(tokenizer.pieces_of_text)
+    assert not {"<unk>", "<s>", "</s>", "<pad>"} & set(tokenizer.pieces_of_text)
+
+
 def test_a_run_keeps_the_list(tokenizer, tmp_path):
     other = PieceTokenizer(CUTTER.model, vocabulary=replace(PIECES, unknown=2))
     for tokenizers in (Tokenizers(tokenizer, tokenizer), Tokenizers(tokenizer, other)):
@@ -70,6 +85,7 @@ def test_a_run_keeps_the_list(tokenizer, tmp_path):
     [
         {"names": ["a", "a", "b", "c"]}, {"names": [1, 2, 3, 4]}, {"names": 5}, {"pad": 10**6},
         {"end": "0"}, {"end": PIECES.unknown}, {"start": 0}, {"more": 1}, {"unknown": -1},
+        {"cleans_up": "yes"},
     ],
 )  # fmt: skip
 def test_a_damaged_list_is_named(tokenizer, tmp_path, change):

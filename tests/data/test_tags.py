@@ -28,6 +28,9 @@ def tokenizer(tagged):
         ("  >>cmn_Hans<< a", ">>cmn_Hans<<", " a"),
         ("\ufeff>>zh-tw<< a", ">>zh-tw<<", " a"),
         ("\ufeff \u3000\t>>deu<< a", ">>deu<<", " a"),
+        (">>de<< a", ">>deu<<", " a"),
+        (">>pt<< a", ">>por<<", " a"),
+        (">>zh_CN<< a", ">>cmn_Hans<<", " a"),
         (">>Good morning<< asked the woman.", "", ">>Good morning<< asked the woman."),
         (">> deu << a", "", ">> deu << a"),
         (">>deu a", "", ">>deu a"),
@@ -49,7 +52,7 @@ def test_a_tag_of_the_vocabulary_begins_a_source_and_all_else_is_text(tokenizer,
 
 
 @pytest.mark.parametrize(
-    "text", [">>pt<< a", " >>POB<< a", ">>Deu<< a", ">>cmn<<", "\ufeff>>x_1<<a"]
+    "text", [">>ita<< a", " >>POB<< a", ">>it<< a", ">>zho_Hant_x<<", "\ufeff>>x_1<<a"]
 )
 def test_an_unknown_tag_is_refused_with_those_that_exist(tokenizer, text):
     unknown = re.search(">>.*<<", text)[0]
@@ -62,7 +65,15 @@ def test_of_many_tags_the_near_ones_and_their_number_are_named():
     tags = [f">>{a}{b}x<<" for a in "abcdefghij" for b in "klmnopqrst"] + [">>pob<<", ">>por<<"]
     assert ">>pob<<" in known_tags(tags, ">>POB<<") and "102" in known_tags(tags, ">>POB<<")
     assert ">>por<<" in known_tags(tags, ">>pt<<") and len(known_tags(tags, "!")) < 200
-    assert tag_of(tags, "por") == tag_of(tags, ">>por<<") == ">>por<<"
+    assert tag_of(tags, "por") == tag_of(tags, ">>por<<") == tag_of(tags, "pt") == ">>por<<"
+
+
+def test_of_two_tags_of_one_language_neither_stands_for_it():
+    tags = [">>pt_br<<", ">>pt_PT<<", ">>cmn_Hans<<", ">>cmn_Hant<<"]
+    for name in ("por", ">>pt<<"):
+        with pytest.raises(UserError, match=">>pt_br<<"):
+            tag_of(tags, name)
+    assert tag_of(tags, "zh_TW") == ">>cmn_Hant<<"
 
 
 def test_a_language_may_be_named_by_any_of_its_codes():

@@ -198,7 +198,7 @@ def test_target_tags_go_along_or_one_of_them_is_built_in(
         [config] = [name for name in package.namelist() if name.endswith("model/config.json")]
         assert json.loads(package.read(config))["bos_token"] == "\u2581>>cmn_Hans<<"
         [metadata] = [name for name in package.namelist() if name.endswith("metadata.json")]
-        assert json.loads(package.read(metadata))["to_code"] == "cmn"
+        assert json.loads(package.read(metadata))["to_code"] == "zh"
 
 
 def test_a_package_holds_what_argos_translate_opens(random_translator, pairs, tmp_path):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from transformer.data.languages import same_language
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, UNK
@@ -45,7 +46,8 @@ class Pieces:
 class PieceTokenizer(Tokenizer):
     """Text is cut by the SentencePiece model; each piece has the id that the list gives it, or UNK.
 
-    A text may begin with a target tag of the vocabulary, such as >>fra<<, which is one token.
+    A text may begin with a target tag of the vocabulary, such as >>fra<<, which is one token;
+    >>fr<< stands for it if no other tag is of that language.
     """
 
     vocabulary: Pieces = field(kw_only=True, repr=False)
@@ -67,8 +69,8 @@ class PieceTokenizer(Tokenizer):
     def split_tag(self, text: str) -> tuple[str, str]:
         """The target tag that a text begins with, "" without one, and the rest of the text."""
         found = TAG.match(text)
-        if found and found[1] in self._ids:
-            return found[1], text[found.end() :]
+        if found and (tag := named_tag(self.tags, found[1])):
+            return tag, text[found.end() :]
         return "", text
 
     @cached_property
@@ -113,6 +115,20 @@ class PieceTokenizer(Tokenizer):
         """The piece of text behind each id, special tokens by name: labels for a plot."""
         names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
         return [names.get(i) or self._names[i] for i in ids]
+
+
+def named_tag(tags: Sequence[str], name: str) -> str:
+    """The one of the tags that is called so, or that alone is of the same language, as >>deu<< is
+    for >>de<<; "" if there is none."""
+    if name in tags:
+        return name
+    alike = [tag for tag in tags if same_language(code_of(tag), code_of(name))]
+    return alike[0] if len(alike) == 1 else ""
+
+
+def code_of(tag: str) -> str:
+    """The language of a tag: deu of >>deu<<."""
+    return tag[2:-2]
 
 
 def clean_up(text: str) -> str:

@@ -7,8 +7,7 @@ import difflib
 import warnings
 from collections.abc import Sequence
 
-from transformer.data.languages import same_language
-from transformer.data.piece_tokenizer import TAG
+from transformer.data.piece_tokenizer import TAG, code_of, named_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
@@ -16,20 +15,12 @@ SHOWN = 10
 """Most tags that a message lists."""
 
 
-def code_of(tag: str) -> str:
-    """The language of a tag: deu of >>deu<<."""
-    return tag[2:-2]
-
-
 def tag_of(tags: Sequence[str], code: str) -> str:
-    """The tag of a language, given as >>deu<<, or as deu or any other code of it. Raises UserError
-    where there is none, or several."""
-    tag = code if code.startswith(">>") else f">>{code}<<"
-    if tag not in tags:
-        alike = [one for one in tags if same_language(code_of(one), code)]
-        if len(alike) == 1:
-            return alike[0]
-        raise UserError(f"{tag} is not a target tag of this model; {known_tags(tags, tag)}")
+    """The tag of a language, given as deu, de or >>deu<<. Raises UserError where there is none, or
+    more than one."""
+    name = code if code.startswith(">>") else f">>{code}<<"
+    if not (tag := named_tag(tags, name)):
+        raise UserError(f"{name} is not a target tag of this model; {known_tags(tags, name)}")
     return tag
 
 

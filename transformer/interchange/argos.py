@@ -10,7 +10,8 @@ import zipfile
 from pathlib import Path
 
 from transformer.data.languages import base_of, name_of, read_code, script_code
-from transformer.data.tags import code_of, known_tags
+from transformer.data.piece_tokenizer import code_of
+from transformer.data.tags import known_tags
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
 from transformer.interchange.model import Model

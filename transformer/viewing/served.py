@@ -10,7 +10,8 @@ from typing import Any, Literal
 from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
-from transformer.data.tags import code_of, known_tags, read_source
+from transformer.data.piece_tokenizer import code_of
+from transformer.data.tags import known_tags, read_source
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding.alignment import WordAttention, word_attention
