@@ -141,7 +141,8 @@ def test_raw_text_is_cut_by_what_was_written_as_by_the_tokenizer(
 ):
     """Lower-casing is part of it; where it is lost, a comparison would see other pieces."""
     sources, targets = zip(*pairs[:300])
-    lowercase = train_tokenizer([*sources, *targets], "unigram", 200, lowercase=True)
+    options = VocabularyOptions(lowercase=True)
+    lowercase = train_tokenizer([*sources, *targets], "unigram", 200, options)
     model = with_tokenizer(random_translator(norm="pre"), lowercase)
     save_translator(model, tmp_path / "model", "none")
     read = []

@@ -4,7 +4,6 @@ A program that loads source.spm gives it the text as it is. So the rules of lowe
 of its normalisation, and target tags pieces that are never cut.
 """
 
-import sys
 import tempfile
 import unicodedata
 from functools import lru_cache
@@ -17,6 +16,9 @@ from transformer.data.tokenizer import BLANK, Tokenizer
 
 FINAL_SIGMA = "\u03c2"
 """What str.lower() makes of a capital sigma at the end of a word; rules know no words."""
+
+LAST = 0x2FFFF
+"""Above it no character has cases or a decomposition."""
 
 
 def standalone_model(tokenizer: Tokenizer, keeps_tags: bool = False) -> bytes:
@@ -74,7 +76,7 @@ def _lowering(model: bytes) -> bytes:
 
 def _characters_and_compositions() -> list[str]:
     """Every character, and the sequences that Unicode composes to one, in all cases."""
-    characters = [chr(n) for n in range(1, sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]
+    characters = [chr(n) for n in range(1, LAST + 1) if not 0xD800 <= n < 0xE000]
     keys = dict.fromkeys(characters)
     for character in characters:
         letters = unicodedata.normalize("NFD", character)
