@@ -37,17 +37,19 @@ def found(pieces, small_model, random_params, monkeypatch):
 
         def series(ensemble, settings, asked, wanted):
             find.wanted.append(wanted)
-            return [
-                SearchResult(np.tile(table, (len(source), 1, 1)), np.tile(scores, (len(source), 1)))
-                for source, _ in asked
-            ]
+            results = []
+            for source, given in asked:
+                find.given.append(given)
+                repeated = np.tile(table, (len(source), 1, 1)), np.tile(scores, (len(source), 1))
+                results.append(SearchResult(*repeated))
+            return results
 
         monkeypatch.setattr("transformer.decoding.translator.search_series", series)
         config = Config(model=model, decode=replace(DecodeConfig(), **decode))
         translator = make_translator(config, params, Tokenizers(pieces, pieces))
         return hypotheses(translator, sentences, count, prefixes)
 
-    find.wanted = []
+    find.wanted, find.given = [], []
     return find
 
 
@@ -134,12 +136,12 @@ def test_a_list_of_the_best_is_searched_for_with_the_whole_beam(found, pieces, c
     ],
 )
 def test_a_translation_begins_with_its_prefix_as_it_was_typed(found, pieces, prefix, text):
-    [given], [whole] = pieces.encode([prefix]), pieces.encode(["we see"])
+    [given], [whole] = pieces.encode([" ".join(prefix.split())]), pieces.encode(["we see"])
     added = whole[len(given) :] if whole[: len(given)] == given else spelled(pieces, "see")
     added = spelled(pieces, "ee")[1:] if prefix == "we s" else added
     [[one]] = found([[*given, *added, EOS]], ["  a dog "], prefixes=[prefix])
     assert one.text == text + " "
-    assert list(one.tokens[: len(given)]) == given
+    assert found.given[0][0][: len(given)].tolist() == given
 
 
 def test_a_prefix_that_was_cut_is_what_was_read_of_it(found, pieces):

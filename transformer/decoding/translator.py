@@ -285,7 +285,7 @@ def _tagged_lines(source: Tokenizer, text: str) -> list[tuple[str, str, str, boo
 def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[tuple[list[int], str]]:
     """As tokens, as many as there is room for, and the text of these where it is all of it."""
     longest = longest_prefix(translator.ensemble.models, translator.settings)
-    rows = translator.tokenizers.target.encode(prefixes)
+    rows = translator.tokenizers.target.encode([*map(one_line, prefixes)])
     for prefix, row in zip(prefixes, rows):
         if len(row) > longest:
             warnings.warn(
