@@ -32,7 +32,7 @@ HELD: dict[str, Collection | None] = {
 HELD_OF_SEARCH = {
     "beam_size", "alpha", "normalisation", "stop", "max_length", "forced_end", "forbidden",
     "max_extra_length", "renormalise", "min_length", "no_repeat_ngram", "repetition_penalty",
-    "max_source_length", "batch_sentences", "dtype",
+    "max_source_length", "batch_sentences", "dtype", "length_ratio", "longest_target",
 }  # fmt: skip
 """Settings of `decode` that generation_config.json has, or that change no translation."""
 
