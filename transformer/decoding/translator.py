@@ -273,12 +273,12 @@ def _tagged_lines(source: Tokenizer, text: str) -> list[tuple[str, str, str, boo
     lines, tag = [], ""
     for line, separator in split_lines(text) or [("", "")]:
         own, _ = source.split_tag(line)
-        is_repeated = bool(tag) and not own
         tag = own or tag
         if line.strip():
-            _, rest = read_source(source, tag + line if is_repeated else line)
+            _, rest = read_source(source, line if own else tag + line)
             line = rest.lstrip() if own else line
-        lines.append((tag if line.strip() else "", line, separator, is_repeated))
+        used = tag if line.strip() else ""
+        lines.append((used, line, separator, bool(used) and not own))
     return lines
 
 
