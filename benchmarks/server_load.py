@@ -112,9 +112,10 @@ def as_file(run: Path, sentences: list[str]) -> tuple[list[str], float]:
 @contextmanager
 def served(run: Path) -> Iterator[int]:
     """A server for the run; its port."""
+    command = [sys.executable, "-m", "transformer.viewing.server", str(run)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "transformer.viewing.server", str(run), "--port", "0"],
+            [*command, "--port", "0", "--no-warm-up"],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -196,9 +196,10 @@ def make_served(
 def text_of(tokenizer: Tokenizer, tokens: int) -> str:
     """A text of so many tokens, or about as many."""
     for number in range(UNK + 1, tokenizer.vocab_size):
-        [text] = tokenizer.decode([[number] * tokens])
-        if len(tokenizer.encode([text])[0]) == tokens:
-            return text
+        texts = tokenizer.decode([[number] * tokens, [number] * (tokens - 1)])  # and a blank
+        for text, ids in zip(texts, tokenizer.encode(texts)):
+            if len(ids) == tokens:
+                return text
     return "." * tokens
 
 
