@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -15,6 +16,7 @@ from transformer.data.vocabularies import (
     load_tokenizers,
     make_labels,
     make_tokenizers,
+    same_models,
     save_tokenizers,
 )
 from transformer.errors import UserError
@@ -30,6 +32,23 @@ def test_a_shared_vocabulary_is_one_file_and_one_object(tmp_path, bytewise):
         shared = tokenizers.source is tokenizers.target
         assert (loaded.source is loaded.target) == shared
         assert (tmp_path / "tokenizer" / "target.model").exists() != shared
+
+
+def test_a_model_of_the_users_own_is_known_again_wherever_it_lies(tmp_path, bytewise):
+    other = train_tokenizer(SENTENCES, "bpe", 80)
+    paths = {name: str(tmp_path / f"{name}.model") for name in ("moved", "other", "gone")}
+    save_tokenizer(bytewise, Path(paths["moved"]))
+    save_tokenizer(other, Path(paths["other"]))
+    run = Tokenizers(bytewise, other)
+
+    def same(source, target, **settings):
+        data = DataConfig(source_tokenizer=source, target_tokenizer=target, **settings)
+        return {name.removeprefix("data.") for name in same_models(data, run)}
+
+    assert same(paths["moved"], paths["other"]) == {"source_tokenizer", "target_tokenizer"}
+    assert same(paths["other"], paths["other"]) == {"target_tokenizer"}
+    assert same(paths["gone"], "") == set()
+    assert same(paths["moved"], "", lowercase=True) == set()
 
 
 def test_the_vocabulary_of_another_run_is_refused(tmp_path, bytewise):
