@@ -142,7 +142,7 @@ def train(command: TrainCommand) -> None:
     from transformer.data.corpus import check_corpora, read_pairs, text_digest
     from transformer.data.derived import with_derived
     from transformer.data.epochs import make_epochs
-    from transformer.data.first_look import first_look
+    from transformer.data.first_look import first_look, sample_of
     from transformer.data.plan import plan_to_score
     from transformer.data.token_store import cut, encode_pairs
     from transformer.data.vocabularies import (
@@ -224,7 +224,7 @@ def train(command: TrainCommand) -> None:
         if translates and not resuming:
             config = with_derived(config, tokenizers, pairs)
         plan, draw = make_epochs(config.data, tokenizers, config.train.seed, pairs, tell)
-        held_out_plan = plan_to_score(config, held_out)
+        held_out_plan = plan_to_score(config, held_out, "validation")
         validation = list(read_pairs(config.data, "validation")) if translates else []
         scorer = ValidationScorer(config.data, config.train.best_by, [t for _, t in validation])
 
@@ -299,7 +299,13 @@ def train(command: TrainCommand) -> None:
         for remark in scorer.remarks(tokenizers.target.reproduce) if translates else ():
             say(f"scores      {remark}")
         tags = [token for [token] in tokenizers.source.encode(tokenizers.source.tags)]
-        looked = "" if resuming else first_look(config.data, pairs, held_out, tags)
+        looked = (
+            ""
+            if resuming
+            else first_look(
+                config.data, pairs, held_out, tags, sample_of(read_pairs(config.data, "train"))
+            )
+        )
         if looked:
             say(looked)
         start = Start(step, progress.seconds, *devices.counted(), looked, changed)

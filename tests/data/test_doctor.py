@@ -1,5 +1,7 @@
 """What the doctor finds in a corpus that has every illness once, or as often as is said here."""
 
+import itertools
+
 import numpy as np
 import pytest
 from sentences import SENTENCES
@@ -27,7 +29,9 @@ EXPECTED = {
     "one side empty": 2,
     "the same pair again": 2,
     "source equal to target": 1,
-    "lengths differ more than 3 times": 1,
+    "lengths differ 3 times from the usual": 1,
+    "cut into subwords": 0,
+    "tokenised or escaped": 0,
     "control or unassigned characters": 2,
     "another script than most": 1,
     "pair also in validation": 2,
@@ -59,6 +63,27 @@ def test_nothing_else_is_found_and_lines_are_named(report):
     text = "\n".join(report.lines())
     assert f"pair {len(HEALTHY) + 5}: 'a name | a name'" in text
     assert "U+0007" in text and "source: " in text and "target: " in text
+
+
+def test_lengths_are_compared_with_what_is_usual_in_the_corpus():
+    """Half of the good pairs of Chinese and English were found to differ."""
+    chinese = ["\u732b" * n for n in range(8, 40)]
+    english = ["a" * round(n * 3.6) for n in range(8, 40)]
+    english[9], chinese[20] = "b" * 200, "\u72d7" * 5
+    for pairs in (zip(chinese, english), zip(english, chinese)):
+        [found] = [
+            one
+            for one in examine(DataConfig(), pairs, {}).findings
+            if one.name.startswith("lengths differ")
+        ]
+        assert found.count == 2 and found.examples[0].startswith("pair 10: ")
+
+
+def test_lines_that_do_not_belong_together_are_told():
+    lines = [" ".join(SENTENCES[: n % 7 + 1]) for n in range(400)]
+    assert "seem" not in "\n".join(examine(DataConfig(), zip(lines, lines), {}).lines())
+    shifted = examine(DataConfig(), itertools.pairwise(lines), {})
+    assert "seem to stand 1 line up" in "\n".join(shifted.lines())
 
 
 def test_text_of_one_side_has_no_other_side(report):

@@ -49,6 +49,19 @@ def test_where_nothing_is_odd_it_says_so():
     assert said.startswith("first look  nothing odd")
 
 
+def test_shifted_files_and_processed_text_are_told():
+    generator = np.random.default_rng(0)
+    rows = [([A] * n, [B] * n) for n in generator.integers(1, 20, 400).tolist()]
+    shifted = [(source, target) for (source, _), (_, target) in zip(rows[1:], rows)]
+    validation = stored([([C], [C])])
+    assert "seem" not in first_look(DataConfig(), stored(rows), validation, sample=[("a", "b")])
+    said = first_look(DataConfig(), stored(shifted), validation)
+    assert "seem to stand 1 line further down" in said
+    sample = [("a b", "ein St@@ ück")] * 3 + [("a", "b")]
+    said = first_look(DataConfig(), stored(rows), validation, sample=sample)
+    assert "seems to be cut into subwords: 3 of the first 4 lines" in said
+
+
 def test_sides_of_two_vocabularies_are_never_equal():
     data = replace(DataConfig(), shared_vocabulary=False)
     assert "equal" not in first_look(data, stored([([A], [A])]), stored([([B], [B])]))

@@ -116,6 +116,20 @@ def test_no_usable_pair_is_an_error(lengths):
         make_plan(token_pairs(*(np.array(side, int) for side in lengths)), DataConfig())
 
 
+def test_unusable_pairs_are_named_by_their_split_and_true_limits():
+    config = Config(data=DataConfig(max_length=10))
+    with pytest.raises(UserError, match="none of the 1 training pairs") as caught:
+        make_plan(token_pairs([11], [3]), config.data)
+    assert str(caught.value).endswith("more tokens than data.max_length (10)")
+    with pytest.raises(UserError, match="none of the 2 validation pairs") as caught:
+        plan_to_score(config, token_pairs([2000, 5], [3, 0]), "validation")
+    limits = "data.max_length (10) and decode.max_source_length (1024)"
+    assert str(caught.value).endswith(f"more tokens than {limits}")
+    learned = replace(config, model=ModelConfig(positions="learned", max_positions=10))
+    with pytest.raises(UserError, match=r"or model.max_positions \(10\)$"):
+        plan_to_score(learned, token_pairs([12], [12]), "validation")
+
+
 def test_a_pair_of_exactly_the_longest_length_is_used():
     data = DataConfig(max_length=10)
     assert make_plan(token_pairs([9, 10], [9, 10]), data).left_out == 1

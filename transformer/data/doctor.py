@@ -3,31 +3,36 @@
 All of it is found in one pass over the text, and from the token ids that training uses anyway.
 """
 
-import itertools
 import unicodedata
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Bool, Integer
 
 from transformer.config import Config, DataConfig
+from transformer.data.alignment import alignment_warning
 from transformer.data.corpus import check_corpora, read_pairs
 from transformer.data.files import corpora
+from transformer.data.first_look import sample_of
 from transformer.data.plan import BatchPlan, make_plan
+from transformer.data.processing import MARKS, processing_of
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import UNK
 
 RATIO = 3.0
-"""Characters of one side to those of the other, beyond which a pair looks wrong, of LONG ones."""
+"""Times by which the ratio of lengths, in characters, differs from the usual one of the corpus in a
+pair that looks wrong, of LONG ones."""
 LONG = 30
 """Characters of the longer sentence from which on the ratio says something."""
 RARE = 3
 """A character that occurs less often is likely a stray."""
-SAMPLE = 2_000
-"""Sentences of each side that go through the tokenizer and back."""
+UNUSUAL = f"lengths differ {RATIO:.0f} times from the usual"
+"""The name of what `unusual_ratios` finds."""
 EXAMPLES = 3
 """Lines that are named for each finding."""
 
@@ -62,6 +67,7 @@ class Report:
     pairs: int
     findings: tuple[Finding, ...]
     characters: dict[str, Counter]
+    warning: str = ""
 
     def lines(self) -> Iterator[str]:
         """For people to read."""
@@ -71,6 +77,8 @@ class Report:
             yield f"  {finding.name:34} {finding.count:>9,}  {share:.2%}"
             for example in finding.examples:
                 yield f"      {example}"
+        if self.warning:
+            yield f"  {self.warning}"
         for side, counted in self.characters.items():
             rare = sorted(c for c, n in counted.items() if n < RARE)
             shown = " ".join(map(_shown, rare[:20]))
@@ -98,12 +106,13 @@ def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> R
     """One pass over the training pairs; `others` are validation and test sets, by name."""
     held_out = {name: {_key(*pair) for pair in pairs} for name, pairs in others.items()}
     sources = {name: {source for source, _ in pairs} for name, pairs in held_out.items()}
+    two_sides = len(data.sides) == 2
     finding = {
         name: Finding(name)
         for name in (
             "one side empty", "the same pair again", "source equal to target",
-            f"lengths differ more than {RATIO:.0f} times", "control or unassigned characters",
-            "another script than most",
+            *[UNUSUAL] * two_sides, "control or unassigned characters",
+            "another script than most", *MARKS,
             *(f"pair also in {name}" for name in held_out),
             *(f"source also in {name}" for name in held_out),
         )
@@ -112,7 +121,8 @@ def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> R
     characters = {side: Counter() for side in data.sides}
     scripts: dict[str, Counter] = {side: Counter() for side in data.sides}
     by_script: list[tuple[str, ...]] = []
-    count, two_sides = 0, len(data.sides) == 2
+    all_lengths = array("L")
+    count = 0
     for count, pair in enumerate(training, start=1):
         texts = dict(zip(("source", "target"), pair))
         texts = {side: texts[side] for side in data.sides}
@@ -124,12 +134,12 @@ def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> R
         for side, script in zip(texts, own):
             scripts[side][script] += bool(script)
         lengths = [len(text.strip()) for text in texts.values()]
+        all_lengths.extend(lengths)
         checks = {
             "one side empty": min(lengths) == 0,
             "the same pair again": hash(key) in seen,
             "source equal to target": two_sides and key[0] == key[1] and key[0] > "",
-            f"lengths differ more than {RATIO:.0f} times": max(lengths) >= LONG
-            and max(lengths) > RATIO * max(min(lengths), 1),
+            **dict.fromkeys(set().union(*map(processing_of, texts.values())), True),
             "control or unassigned characters": any(map(_is_strange, shown)),
             **{f"pair also in {name}": key in held_out[name] for name in held_out},
             **{
@@ -146,8 +156,27 @@ def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> R
     for number, own in enumerate(by_script, start=1):
         if any(script and script != most for script, most in zip(own, usual)):
             finding["another script than most"].add(number, ", ".join(filter(None, own)))
+    warning = ""
+    if two_sides:
+        lengths = np.array(all_lengths).reshape(-1, 2).T
+        for number in np.flatnonzero(unusual_ratios(*lengths)).tolist():
+            both = f"{lengths[0, number]:,} and {lengths[1, number]:,} characters"
+            finding[UNUSUAL].add(number + 1, both)
+        warning = alignment_warning(*lengths)
     kept = [one for one in finding.values() if two_sides or not one.name.startswith("source ")]
-    return Report(count, tuple(kept), characters)
+    return Report(count, tuple(kept), characters, warning)
+
+
+def unusual_ratios(
+    source: Integer[np.ndarray, "N"], target: Integer[np.ndarray, "N"]
+) -> Bool[np.ndarray, "N"]:
+    """Which pairs have a ratio of lengths far from the usual one, the median of the corpus: English
+    has three characters for one of Chinese."""
+    long = np.maximum(source, target) >= LONG
+    ratios = np.log(np.maximum(target, 1) / np.maximum(source, 1))
+    both = ratios[long & (source > 0) & (target > 0)]
+    usual = np.median(both) if len(both) else 0.0
+    return long & (abs(ratios - usual) > np.log(RATIO))
 
 
 def token_lines(
@@ -212,8 +241,3 @@ def _is_strange(character: str) -> bool:
 
 def _shown(character: str) -> str:
     return character if character.isprintable() else f"U+{ord(character):04X}"
-
-
-def sample_of(pairs: Pairs) -> list[tuple[str, str]]:
-    """The first of the pairs, as many as go through the tokenizer and back."""
-    return list(itertools.islice(pairs, SAMPLE))

@@ -1,12 +1,15 @@
 """What is odd about a prepared corpus, at a glance: from the token ids, as training begins."""
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Integer, UInt64
 
 from transformer.config import DataConfig
+from transformer.data.alignment import alignment_warning
+from transformer.data.processing import processing_of
 from transformer.data.spilled import parts, shares
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import UNK
@@ -20,13 +23,30 @@ EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
 )
 """What is counted of pairs."""
 
+SAMPLE = 2_000
+"""Pairs that are looked at as text."""
+
+NOTICEABLE = 0.1
+"""Share of them above which it is said that another tool has cut or escaped them."""
+
+MOST_ALIGNED = 1_000_000
+"""Pairs whose lengths are compared."""
+
 
 def first_look(
-    data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int] = ()
+    data: DataConfig,
+    pairs: TokenPairs,
+    held_out: TokenPairs,
+    tags: Collection[int] = (),
+    sample: Sequence[tuple[str, str]] = (),
 ) -> str:
     """One line that names what was found; examine() of the doctor says more, from the text. `tags`
-    are the tokens that a source should begin with, if the vocabulary has any."""
-    found = list(_findings(data, pairs, held_out, tags))
+    are the tokens that a source should begin with, if the vocabulary has any; `sample` is the text
+    of some of the pairs."""
+    found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
+    if len(data.sides) == 2:
+        warning = alignment_warning(*pairs.lengths(slice(0, MOST_ALIGNED)))
+        found += [warning] * bool(warning)
     return f"first look  {'; '.join(found) or 'nothing odd'} (--doctor looks closer)"
 
 
@@ -50,6 +70,18 @@ def _findings(
     for side in data.sides:
         if counts[side]:
             yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, f'{side}_ids')):.3%}"
+
+
+def sample_of(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The first of the pairs, as many as are looked at as text."""
+    return list(itertools.islice(pairs, SAMPLE))
+
+
+def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:
+    counts = Counter(mark for pair in sample for mark in set().union(*map(processing_of, pair)))
+    for mark, count in counts.items():
+        if count > len(sample) * NOTICEABLE:
+            yield f"text that seems to be {mark}: {count:,} of the first {len(sample):,} lines"
 
 
 def _examined(

@@ -93,10 +93,13 @@ class BatchPlan:
         return sha256.hexdigest()[:16]
 
 
-def make_plan(pairs: TokenPairs, data: DataConfig) -> BatchPlan:
+def make_plan(
+    pairs: TokenPairs, data: DataConfig, split: str = "training", limit: str = ""
+) -> BatchPlan:
     """Sort pairs into buckets.
 
-    Raises UserError when no pair is usable, or data.batch_tokens cannot hold the longest.
+    Raises UserError when no pair is usable, or data.batch_tokens cannot hold the longest; it names
+    the `split`, and the `limit` on lengths where that is not `data.max_length`.
     """
     counted: Counter[int] = Counter()
     for part in parts(len(pairs)):
@@ -104,9 +107,10 @@ def make_plan(pairs: TokenPairs, data: DataConfig) -> BatchPlan:
         counted.update(dict(zip(found.tolist(), times.tolist())))
     left_out = counted.pop(UNUSED, 0)
     if not counted:
+        what = f"{len(pairs):,} {split} {'pairs' if len(data.sides) == 2 else 'texts'}"
         raise UserError(
-            f"none of the {len(pairs)} sentences can be used: each is empty, or has more than "
-            f"data.max_length ({data.max_length}) tokens"
+            f"none of the {what} can be used: each has an empty side, or more tokens than "
+            f"{limit or f'data.max_length ({data.max_length})'}"
         )
     lengths = np.array(sorted(counted))
     counts = np.array([counted[both] for both in lengths.tolist()])
@@ -169,20 +173,23 @@ def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPl
     return replace(plan, members=members, tokens=tokens, target_tokens=int(target.sum()) or tokens)
 
 
-def plan_to_score(config: Config, pairs: TokenPairs) -> BatchPlan:
+def plan_to_score(config: Config, pairs: TokenPairs, split: str = "test") -> BatchPlan:
     """A plan with few shapes, for text that is only read: left out are empty sentences, and those
     that are longer than what is trained on and than `decode.max_source_length`, or than learned
     positions reach."""
     sides = (side for part in parts(len(pairs)) for side in pairs.lengths(part))
     longest = max((int(side.max()) for side in sides), default=0)
     if longest < 2:
-        raise UserError(f"there is nothing to score: all {len(pairs)} sentences are empty")
-    longest = min(longest, max(config.data.max_length, config.decode.max_source_length))
+        raise UserError(f"there is nothing to score: all {len(pairs):,} {split} texts are empty")
+    trained, decoded = config.data.max_length, config.decode.max_source_length
+    limit = f"data.max_length ({trained}) and decode.max_source_length ({decoded})"
+    longest = min(longest, max(trained, decoded))
     if config.model.positions == "learned":
         longest = min(longest, config.model.max_positions)
+        limit += f" or model.max_positions ({config.model.max_positions})"
     tokens = max(config.data.batch_tokens // config.train.micro_batches, longest)
     shapes = {"max_length": longest, "batch_tokens": tokens, "num_buckets": SHAPES_TO_SCORE}
-    return make_plan(pairs, replace(config.data, **shapes))
+    return make_plan(pairs, replace(config.data, **shapes), split, limit)
 
 
 def plan_buckets(

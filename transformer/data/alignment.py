@@ -1,0 +1,74 @@
+"""Whether line k of one side belongs to line k of the other, by lengths alone: a long sentence has
+a long translation, and others' lengths say nothing of each other."""
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+FEWEST = 100
+"""Pairs from which on lengths say something."""
+
+FARTHEST = 5
+"""Lines by which a side may be shifted to be found."""
+
+CERTAIN = 8.0
+"""How far a sum over n pairs must be from what chance gives, in square roots of n."""
+
+UNRELATED = 0.1
+"""Correlation of lengths below which lines do not belong together."""
+
+
+def alignment_warning(source: Integer[np.ndarray, "N"], target: Integer[np.ndarray, "N"]) -> str:
+    """What seems to be wrong with the order of the lines, given the lengths of both sides; "" where
+    nothing does, or lengths cannot tell."""
+    if len(source) < FEWEST or np.ptp(source) == 0 or np.ptp(target) == 0:
+        return ""
+    a, b = _standardised(source), _standardised(target)
+    together = a * b
+    correlation = float(together.mean())
+    if float(np.mean(a * b[::-1])) > max(correlation, 0) + 0.3:
+        return "one side's lines seem to be in reversed order"
+    shifts = [sign * lines for lines in range(1, FARTHEST + 1) for sign in (1, -1)]
+    runs = {shift: _best_run(_products(a, b, shift) - together) for shift in shifts}
+    shift = max(runs, key=lambda shift: runs[shift][2])
+    start, end, gain = runs[shift]
+    if gain > CERTAIN * np.sqrt(end - start):
+        lines = f"{abs(shift)} line{'s' * (abs(shift) > 1)} {'further down' if shift > 0 else 'up'}"
+        return f"the targets of pairs {start + 1:,} to {end:,} seem to stand {lines}"
+    if correlation < UNRELATED:
+        return (
+            "lines do not seem to belong together: the correlation of their lengths is "
+            f"{correlation:.2f}"
+        )
+    start, end, gain = _best_run(correlation / 2 - together)
+    some = a[start:end], b[start:end]
+    if (
+        gain > CERTAIN * np.sqrt(end - start)
+        and min(np.std(some, axis=1)) > 0.5  # else they are too much alike to tell
+        and np.corrcoef(*some)[0, 1] < UNRELATED
+    ):
+        return f"lines of pairs {start + 1:,} to {end:,} do not seem to belong together"
+    return ""
+
+
+def _standardised(lengths: Integer[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    logs = np.log1p(lengths.astype(np.float32))
+    return (logs - logs.mean()) / logs.std()
+
+
+def _products(
+    a: Float[np.ndarray, "N"], b: Float[np.ndarray, "N"], shift: int
+) -> Float[np.ndarray, "N"]:
+    """a[k] * b[k + shift]; 0 where there is no such k."""
+    products = np.zeros_like(a)
+    here, there = slice(max(0, -shift), len(a) - max(0, shift)), slice(max(0, shift), None)
+    products[here] = a[here] * b[there][: here.stop - here.start]
+    return products
+
+
+def _best_run(gains: Float[np.ndarray, "N"]) -> tuple[int, int, float]:
+    """Where the run of elements with the largest sum begins and ends, and the sum."""
+    sums = np.concatenate([[0.0], np.cumsum(gains, dtype=np.float64)])
+    lowest = np.minimum.accumulate(sums)
+    end = int(np.argmax(sums - lowest))
+    start = int(np.argmin(sums[: end + 1]))
+    return start, end, float(sums[end] - sums[start])
