@@ -91,7 +91,6 @@ ALLOWED = {
         "transformer.data.corpus",
         "transformer.data.files",
         "transformer.data.languages",
-        "transformer.data.tags",
         "transformer.decoding",
         "transformer.evaluation",
         "transformer.runs",

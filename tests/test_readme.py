@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import tyro
 
 from transformer.commands.command_line import (
     EvalCommand,
@@ -16,6 +17,7 @@ from transformer.commands.command_line import (
 from transformer.commands.convert_line import parse_convert
 from transformer.config import Config
 from transformer.config.files import load_config, to_json
+from transformer.viewing.server import ServerCommand
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -65,6 +67,8 @@ def test_every_setting_is_understood(place, settings):
         parse(f"train.py configs/quickstart.py {settings}")
     elif settings.startswith("--decode"):
         parse(f"translate.py runs/quickstart {settings}")
+    elif settings.startswith(("--hosts", "--origins")):
+        tyro.cli(ServerCommand, args=["runs/quickstart", *settings.split()])
     else:
         parse(f"generate.py runs/lm_quickstart {settings}")
 
