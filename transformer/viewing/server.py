@@ -15,6 +15,7 @@ import ipaddress
 import logging
 import socket
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -116,7 +117,8 @@ def compile_all(runs: Sequence["Served"], sizes: Sequence[int]) -> None:
                 f"({time.monotonic() - start:.0f} s)"
             )
     except Exception as error:  # what is not compiled now is compiled when it is asked for
-        print(f"warning: compiled {ready} of {len(programs)} programs: {one_line(error)}")
+        done = f"compiled {ready} of {len(programs)} programs"
+        warnings.warn(f"{done}: {one_line(error)}", stacklevel=2)
 
 
 def settings(application, limits: Limits):
