@@ -248,7 +248,7 @@ def test_target_chooses_the_tag_of_every_line(serving, models, tagged, random_pa
             ("/translate", asking("a\n>>fra<< a", target="deu"), "begins with >>fra<<"),
             ("/translate", asking("a b " * 10, target="deu"), "a sentence of 21 tokens"),
             ("/answer", {"text": "a dog"}, "begin the text with a target tag: it has >>deu<<"),
-            ("/answer", {"text": ">>ger<< a dog"}, ">>ger<< is not a target tag of this model"),
+            ("/answer", {"text": ">>ita<< a dog"}, ">>ita<< is not a target tag of this model"),
             ("/answer", {"text": "a\n>>deu<< a"}, "begin the text with a target tag"),
         ]:
             status, answer = client.post(path, values)
