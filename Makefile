@@ -1,6 +1,7 @@
 # make demo    set up, train the quickstart, score it, translate with it
 # make test    set up and run the quick tests, every invariant once; `make test TESTS=tests/model` runs some of them
-# make test-all  the slow tests too; with EXTRAS=test,oracles also those against torch, transformers and CTranslate2
+# make test-slow  the others, and with EXTRAS=test,oracles those against torch, transformers and CTranslate2
+# make test-all  both
 # make lint    check style; `make format` mends it
 # make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
@@ -14,7 +15,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all browser-test faults plan-tpu lint format notebooks pictures api clean
+.PHONY: demo test test-slow test-all browser-test faults plan-tpu lint format notebooks pictures api clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -35,8 +36,10 @@ PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist
 test: $(VENV)/.$(EXTRAS)
 	$(PYTEST) -m "not slow" $(TESTS)
 
-test-all: $(VENV)/.$(EXTRAS)
-	$(PYTEST) $(TESTS)
+test-slow: $(VENV)/.$(EXTRAS)
+	$(PYTEST) -m slow $(TESTS)
+
+test-all: test test-slow
 
 browser-test: $(VENV)/.oracles $(VENV)/.browser
 	$(BIN)/python -m pytest tests/viewing/test_browser.py

@@ -45,6 +45,7 @@ def translation(address, text):
         return json.loads(response.read())["translatedText"]
 
 
+@pytest.mark.slow  # needs an extra
 def test_libretranslates_own_client_gets_what_translate_py_says(undisturbed):
     client = pytest.importorskip("libretranslatepy", reason="needs the extra `oracles`")
     expected = run("translate.py", undisturbed, stdin="old cat\nred dog\n").stdout

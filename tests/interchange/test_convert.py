@@ -23,6 +23,8 @@ from transformer.commands.program import carry_out
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 
 @pytest.fixture(scope="module")
 def place(marian_folder, tmp_path_factory):

@@ -22,6 +22,8 @@ from transformer.interchange.marian import load_any
 from transformer.interchange.model import Model
 from transformer.model.batch import UNK
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 
 @pytest.fixture(scope="session")
 def tokenizers(pairs):

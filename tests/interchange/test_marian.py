@@ -23,6 +23,8 @@ from transformer.model.batch import BOS, EOS, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import init_params
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 SENTENCES = int(os.environ.get("SENTENCES", "40"))
 """How many are translated for each shape."""
 

@@ -50,6 +50,7 @@ def test_what_is_not_a_number_is_refused(small_model, random_params, tmp_path):
         load_weights(path, small_model())
 
 
+@pytest.mark.slow  # needs an extra
 @pytest.mark.parametrize("new_format", [True, False])
 def test_tensors_of_torch_are_read_without_torch(tmp_path, new_format):
     torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
@@ -73,6 +74,7 @@ def test_tensors_of_torch_are_read_without_torch(tmp_path, new_format):
         np.testing.assert_array_equal(weights.read(name), expected)
 
 
+@pytest.mark.slow  # needs an extra
 def test_a_tensor_that_is_not_stored_row_by_row_is_refused(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
     torch.save({"turned": torch.randn(4, 6).T}, tmp_path / "a.bin")
@@ -191,6 +193,7 @@ def test_numbers_of_any_precision_become_float32(small_model, random_params, tmp
         load_weights(path, small_model())
 
 
+@pytest.mark.slow  # needs an extra
 def test_bfloat16_is_read(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
     from safetensors.torch import save_file as save_tensors
@@ -201,6 +204,7 @@ def test_bfloat16_is_read(tmp_path):
     np.testing.assert_array_equal(found, tensor.float().numpy())
 
 
+@pytest.mark.slow  # needs an extra
 @pytest.mark.parametrize("new_format", [True, False])
 def test_a_file_that_is_cut_anywhere_is_refused_or_whole(tmp_path, new_format):
     torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")

@@ -14,6 +14,8 @@ from transformer.model.params import Norm, unstack
 
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 
 def to_torch(array):
     return torch.tensor(np.asarray(array))

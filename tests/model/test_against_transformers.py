@@ -10,6 +10,8 @@ from transformer.model.params import unstack
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 
 @pytest.fixture
 def model(small_model):

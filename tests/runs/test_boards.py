@@ -23,6 +23,7 @@ def trained(folder, first, last, project=""):
     metrics.close()
 
 
+@pytest.mark.slow  # needs an extra
 def test_tensorboard_has_each_point_once_after_a_resume(tmp_path):
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto.event_pb2 import Event
@@ -67,6 +68,7 @@ def logged(data):
             record = b""
 
 
+@pytest.mark.slow  # needs an extra
 def test_weights_and_biases_has_every_point_in_one_run(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     wandb.teardown()  # it reads its environment once
@@ -96,6 +98,7 @@ def test_weights_and_biases_has_every_point_in_one_run(tmp_path, monkeypatch):
     assert points == pytest.approx({step: step / 100 for step in (100, 200, 300, 400)})
 
 
+@pytest.mark.slow  # needs an extra
 def test_what_keeps_weights_and_biases_from_beginning_is_told(tmp_path, monkeypatch):
     pytest.importorskip("wandb").teardown()  # it reads its environment once
     monkeypatch.setenv("WANDB_MODE", "online")

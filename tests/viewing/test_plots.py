@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 from transformer.viewing.plots import draw_beam, draw_heads, draw_runs, draw_weights
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 
 def labels(ticks):
     return [tick.get_text() for tick in ticks]

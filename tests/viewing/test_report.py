@@ -23,6 +23,8 @@ from transformer.viewing.report import (
     differences,
 )
 
+pytestmark = pytest.mark.slow  # needs an extra
+
 LONG = "cat " * 61
 
 
