@@ -129,6 +129,7 @@ def run(tmp_path, small_config, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # damage is told of
 def test_no_file_of_a_run_bites(run, tmp_path):
     """Each of its files replaced, one after the other."""

@@ -24,8 +24,11 @@ def test_killed_at_any_moment_it_ends_as_if_never_killed(config, family, tmp_pat
     survives(KILLS, [config, *family_words(config.parent, kind)], family(kind), tmp_path)
 
 
-@pytest.mark.parametrize("kind, unit", [("language", "token"), ("masked", "token"),
-                                        ("classes", "label")])  # fmt: skip
+@pytest.mark.parametrize("kind, unit", [
+    ("language", "token"),
+    pytest.param("masked", "token", marks=pytest.mark.slow),
+    pytest.param("classes", "label", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_it_is_scored_by_what_it_predicts(family, tmp_path, kind, unit):
     folder = shutil.copytree(family(kind), tmp_path / "run")
     scored = run("eval.py", folder)
@@ -36,7 +39,7 @@ def test_it_is_scored_by_what_it_predicts(family, tmp_path, kind, unit):
     assert "12 labels predicted in 12 texts" in scored.stdout or kind != "classes"
 
 
-@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("windows", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_bits_a_byte_are_the_nats_of_all_tokens_over_the_bytes_of_all_lines(
     config, family, tmp_path, windows
 ):

@@ -26,6 +26,7 @@ def weights(folder: Path, checkpoint: str) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
 
 
+@pytest.mark.slow
 def test_it_begins_with_the_other_runs_weights(config, undisturbed, tmp_path):
     folder = tmp_path / "tuned"
     words = ["train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 1]

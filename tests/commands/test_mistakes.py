@@ -120,7 +120,7 @@ MISTAKES = [
     (f"{SMALL} --data.train-files broken.en.gz two.en", ["cannot read broken.en.gz", "gzip"]),
     (
         f"{SMALL} --data.train-files long.en long.en",
-        ["none of the 1 sentences", "data.max_length"],
+        ["none of the 1 training pairs", "data.max_length (256)"],
     ),
     (f"{SMALL} --data.train-weights 1 2", ["data.train_weights has 2 numbers", "1 corpora"]),
     (f"{SMALL} --data.train-weights 0", ["data.train_weights", "must not all be 0"]),

@@ -126,8 +126,9 @@ def survives(
     assert_same_end(folder, undisturbed)
 
 
-def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed, tmp_path):
-    survives(KILLS, [config], undisturbed, tmp_path)
+@pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_moment_ends_as_if_never_killed(config, undisturbed, tmp_path, kills):
+    survives(kills, [config], undisturbed, tmp_path)
 
 
 @pytest.mark.slow
@@ -162,6 +163,7 @@ def test_a_run_asked_to_stop_saves_and_says_how_to_continue(config, undisturbed,
     assert_same_end(folder, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_run_and_its_data_may_move_and_its_steps_become_more(
     config, undisturbed, tmp_path, monkeypatch, capfd
 ):

@@ -40,6 +40,7 @@ def test_a_translation_comes_before_the_next_line_is_sent(undisturbed):
         assert [ask(line) for line in LINES] == expected.split("\n")[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, line", [("language", "alt Hund"), ("classes", "old cat")])
 def test_so_does_what_the_family_answers(family, kind, line):
     """And what is drawn for a line is that of its number."""

@@ -61,6 +61,7 @@ def reversing():
     return make_translator(config, state.params, Tokenizers(tokenizer, tokenizer))
 
 
+@pytest.mark.slow
 def test_the_words_of_a_reversal_are_linked_to_their_places(reversing):
     generator = np.random.default_rng(1)
     sources = [

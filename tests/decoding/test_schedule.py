@@ -63,11 +63,11 @@ PREFIXES = [
 @pytest.mark.parametrize(
     "beam, wanted, models, prefixes",
     [
-        (1, 1, 1, False),
+        pytest.param(1, 1, 1, False, marks=pytest.mark.slow),
         (3, 1, 1, False),
         (3, 2, 1, True),
-        (1, 1, 1, True),
-        (3, 1, 2, False),
+        pytest.param(1, 1, 1, True, marks=pytest.mark.slow),
+        pytest.param(3, 1, 2, False, marks=pytest.mark.slow),
     ],
 )
 def test_sentences_that_follow_each_other_are_found_as_alone(

@@ -95,7 +95,7 @@ def with_dropout(small_config, micro_batches):
     return Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_updates_with_dropout_on_four_devices_equal_those_on_one(
     small_config, uneven_batch, micro_batches
 ):
@@ -115,7 +115,7 @@ def test_batches_are_filled_up_to_what_the_devices_need(uneven_batch, rows, part
         assert (np.asarray(ids[rows:]) == PAD).all()
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_rows_that_are_filled_up_change_no_update(small_config, uneven_batch, micro_batches):
     config = with_dropout(small_config, micro_batches)
     five = jax.tree.map(lambda ids: ids[:5], uneven_batch)
