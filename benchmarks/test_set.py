@@ -42,6 +42,7 @@ from transformer.config import Config, ModelConfig
 from transformer.config.settings import BeamSize, Positive
 from transformer.data.corpus import read_pairs
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
+from transformer.decoding import batches
 from transformer.decoding import translator as ours
 from transformer.decoding.scoring import log_probabilities, padded
 from transformer.errors import UserError
@@ -158,10 +159,8 @@ def read_test_set(config: Config, count: int) -> tuple[list[str], list[str]]:
 
 def longest_output(config: Config, sources: list[str], tokenizers: Tokenizers) -> int:
     """The most tokens, EOS included, that ours gives to any of the sentences."""
-    limit = max(map(len, tokenizers.source.encode(sources))) + config.decode.max_extra_length
-    if config.model.positions == "learned":
-        return min(limit, config.model.max_positions)
-    return limit
+    longest = max(map(len, tokenizers.source.encode(sources)))
+    return batches.longest_output([config.model], config.decode, longest)
 
 
 def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[], Translations]:

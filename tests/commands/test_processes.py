@@ -197,8 +197,8 @@ def test_two_processes_train_what_two_devices_train(config, tmp_path):
 def test_when_the_first_process_fails_the_others_say_so(config, tmp_path):
     both = start_two(config, "--run", tmp_path / "both", "--data.max-length", 1)
     said = outputs(both)
-    assert "none of the 300 sentences" in said[0][1]
-    assert "error: process 0 has failed: none of the 300 sentences" in said[1][1]
+    assert "none of the 300 training pairs" in said[0][1]
+    assert "error: process 0 has failed: none of the 300 training pairs" in said[1][1]
     assert [process.returncode for process in both] == [2, 3]
 
 

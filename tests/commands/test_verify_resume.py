@@ -39,4 +39,4 @@ def test_what_train_py_says_against_a_config_is_said(config, tmp_path):
     words = [config, "--run", tmp_path / "run", "--data.max-length", 1, "--verify-resume"]
     result = run("train.py", *words)
     assert result.returncode == 2
-    assert "error: train.py ended with 2: error: none of the 300 sentences" in result.stderr
+    assert "error: train.py ended with 2: error: none of the 300 training pairs" in result.stderr
