@@ -60,7 +60,7 @@ FAULTS = [
     (signal.SIGKILL, 1, "validating"), (signal.SIGSTOP, 0, "updating"),
     (signal.SIGSTOP, 0, "saving"), (signal.SIGSTOP, 1, "updating"),
     (signal.SIGSTOP, 1, "saving"), (signal.SIGSTOP, 1, "validating"),
-][: int(os.environ.get("FAULTS", "3"))]  # fmt: skip
+][: int(os.environ.get("FAULTS", "2"))]  # fmt: skip
 """What happens to which process, and when; FAULTS=12 tries all."""
 
 

@@ -24,7 +24,7 @@ from transformer.runs.checkpoints import load_params, restore
 from transformer.runs.folder import load_run_config
 from transformer.runs.starts import read_starts
 
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "2"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""
 
 
