@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 WITHOUT_CTRANSLATE2 = """
 import runpy, sys
-
-pytestmark = pytest.mark.slow
 sys.modules["ctranslate2"] = None
 name, *words = sys.argv[1:]
 sys.argv = [name, *words]
