@@ -2,7 +2,6 @@
 and the text that it is to begin with."""
 
 import re
-from collections.abc import Iterable
 from itertools import takewhile
 
 SEPARATOR = re.compile("(\r\n|[\n\r\v\f\x85\u2028\u2029])")
@@ -18,11 +17,6 @@ def split_lines(text: str) -> list[tuple[str, str]]:
     parts = [*SEPARATOR.split(text), ""]
     lines = list(zip(parts[::2], parts[1::2]))
     return lines if lines[-1][0] else lines[:-1]
-
-
-def join_lines(lines: Iterable[str], separators: Iterable[str]) -> str:
-    """The text of lines with these separators behind them, one for each line."""
-    return "".join(line + separator for line, separator in zip(lines, separators, strict=True))
 
 
 def one_line(text: str) -> str:
