@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from transformer.data.languages import same_language
@@ -117,9 +117,10 @@ class PieceTokenizer(Tokenizer):
         return [names.get(i) or self._names[i] for i in ids]
 
 
-def named_tag(tags: Sequence[str], name: str) -> str:
+@lru_cache(maxsize=1024)
+def named_tag(tags: tuple[str, ...], name: str) -> str:
     """The one of the tags that is called so, or that alone is of the same language, as >>deu<< is
-    for >>de<<; "" if there is none."""
+    for >>de<<; "" if there is none. Kept, since each line asks and comparing languages is slow."""
     if name in tags:
         return name
     alike = [tag for tag in tags if same_language(code_of(tag), code_of(name))]

@@ -19,7 +19,7 @@ def tag_of(tags: Sequence[str], code: str) -> str:
     """The tag of a language, given as deu, de or >>deu<<. Raises UserError where there is none, or
     more than one."""
     name = code if code.startswith(">>") else f">>{code}<<"
-    if not (tag := named_tag(tags, name)):
+    if not (tag := named_tag(tuple(tags), name)):
         raise UserError(f"{name} is not a target tag of this model; {known_tags(tags, name)}")
     return tag
 
