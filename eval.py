@@ -101,14 +101,14 @@ def score_translations(
     """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
     import time
 
-    from transformer.decoding.translator import hypotheses, truncation
+    from transformer.decoding.translator import best_hypotheses, truncation
     from transformer.evaluation.details import by_length, extremes
     from transformer.evaluation.scores import bleu_metric, doubt, few_long, score
 
     start = time.perf_counter()
     sources, references = map(list, zip(*test_set.pairs))
     more = test_set.more_references
-    found = [best for best, *_ in hypotheses(translator, sources)]
+    found = best_hypotheses(translator, sources)
     translations = [one.text for one in found]
     seconds = time.perf_counter() - start
     print(

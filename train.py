@@ -153,7 +153,7 @@ def train(command: TrainCommand) -> None:
         save_tokenizers,
         texts_of,
     )
-    from transformer.decoding.translator import hypotheses, make_translator, truncation
+    from transformer.decoding.translator import best_hypotheses, make_translator, truncation
     from transformer.evaluation.scores import bleu_metric
     from transformer.evaluation.validation import ValidationScorer
     from transformer.machine import devices, processes
@@ -344,7 +344,7 @@ def train(command: TrainCommand) -> None:
         if translates:
             local = sharding.local_copy(params)
             translator = make_translator(validation_config, local, tokenizers)
-            found = [best for best, *_ in hypotheses(translator, [pair[0] for pair in validation])]
+            found = best_hypotheses(translator, [source for source, _ in validation])
             outputs, truncated = [one.text for one in found], sum(one.truncated for one in found)
             scores |= scorer.scores(outputs)
         reporter.validation(int(state.step), scores, losses.loss[1])

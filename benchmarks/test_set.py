@@ -172,7 +172,7 @@ def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[]
 
 
 def our_translations(translator: ours.Translator, sources: list[str]) -> Translations:
-    best = [found[0] for found in ours.hypotheses(translator, sources)]
+    best = ours.best_hypotheses(translator, sources)
     ids = [list(itertools.takewhile(lambda id: id != EOS, found.tokens)) for found in best]
     return Translations([found.text for found in best], ids, sum(EOS not in f.tokens for f in best))
 

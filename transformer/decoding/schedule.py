@@ -154,7 +154,7 @@ def proceed(
 
 
 def compile_with_room(ensemble: Ensemble, method: Method, state: State, room: int) -> None:
-    """Compiles what a search from this state runs once its cache has room for so many tokens."""
+    """Compiles the program of a search from this state whose cache has room for `room` tokens."""
     while _room(state) < room:
         state = _lengthened(state)
     proceed(ensemble, method, with_room(state), tokens=0)

@@ -129,7 +129,12 @@ def translate(translator: Translator, sentences: Sequence[str]) -> list[str]:
     learned positions reach, is translated sentence by sentence; a sentence that is longer is cut,
     with a warning.
     """
-    return [found[0].text for found in hypotheses(translator, sentences)]
+    return [best.text for best in best_hypotheses(translator, sentences)]
+
+
+def best_hypotheses(translator: Translator, sentences: Sequence[str]) -> list[Hypothesis]:
+    """What `translate` finds, with scores, tokens and whether it is truncated."""
+    return [best for best, *_ in hypotheses(translator, sentences)]
 
 
 def hypotheses(

@@ -17,7 +17,7 @@ from transformer.data.tokenizer import BLANK
 from transformer.decoding.batches import longest_output
 from transformer.decoding.lines import one_line
 from transformer.decoding.scoring import log_probabilities, padded
-from transformer.decoding.translator import hypotheses, make_translator
+from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import open_translator, search_pieces, token_names
@@ -137,9 +137,9 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
         ),
     )
     translator = make_translator(config, model.params, model.tokenizers)
-    hypotheses(translator, sources)  # compiles
+    best_hypotheses(translator, sources)  # compiles
     start = time.perf_counter()
-    found = [best[0] for best in hypotheses(translator, sources)]
+    found = best_hypotheses(translator, sources)
     seconds = time.perf_counter() - start
     ids = [[token for token in best.tokens if token != EOS] for best in found]
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
