@@ -48,7 +48,7 @@ faults: $(VENV)/.oracles
 	SECOND_FAULTS=50 KILLS=20 FLIPS=1000 DAMAGES=240 FAULTS=12 CUTS=20 $(BIN)/python -m pytest --numprocesses 2 -rA \
 		tests/commands/test_second_faults.py tests/commands/test_resume.py tests/runs/test_checkpoints.py \
 		tests/commands/test_damage.py tests/commands/test_processes.py tests/commands/test_power_cut.py \
-		tests/commands/test_skipped.py tests/commands/test_same_data.py
+		tests/commands/test_skipped.py tests/commands/test_same_data.py tests/commands/test_preemption.py
 
 plan-tpu: $(VENV)-plan/.plan
 	$(VENV)-plan/bin/python -m benchmarks.tpu_plans

@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -144,6 +144,10 @@ def small_config(small_model):
 def random_params():
     """Parameters in which nothing is zero or one: biases and norms too are drawn at random."""
 
+    @cache
+    def shapes_of(model):
+        return jax.eval_shape(partial(init_params, model), jax.random.key(0))
+
     def build(model, seed=0):
         generator = np.random.default_rng(seed)
 
@@ -151,8 +155,7 @@ def random_params():
             values = 0.2 * generator.normal(size=leaf.shape)
             return jnp.asarray(values + (path[-1].name == "scale"), jnp.float32)
 
-        shapes = jax.eval_shape(partial(init_params, model), jax.random.key(0))
-        return jax.tree_util.tree_map_with_path(draw, shapes)
+        return jax.tree_util.tree_map_with_path(draw, shapes_of(model))
 
     return build
 
@@ -206,10 +209,14 @@ def operations():
 
 @pytest.fixture(scope="session")
 def compiled_update():
-    """A function from a config to one update on one device: (state, batch) -> (state, report)."""
+    """A function from a config to one update on one device: (state, batch) -> (state, report).
+    Those of configs that differ in numbers alone are one program."""
+    programs = {}
 
     def build(config):
-        compiled = jax.jit(partial(update, config.model, config.train.micro_batches, 1))
-        return partial(compiled, hyperparameters(config))
+        kind = config.model, config.train.micro_batches
+        if kind not in programs:
+            programs[kind] = jax.jit(partial(update, *kind, 1))
+        return partial(programs[kind], hyperparameters(config))
 
     return build

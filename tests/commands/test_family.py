@@ -73,8 +73,11 @@ def test_bits_a_byte_are_the_nats_of_all_tokens_over_the_bytes_of_all_lines(
     )
 
 
-@pytest.mark.parametrize("kind, line", [("language", "die"), ("masked", "old __ sees cat"),
-                                        ("classes", "old cat")])  # fmt: skip
+@pytest.mark.parametrize("kind, line", [
+    ("language", "die"),
+    ("masked", "old __ sees cat"),
+    pytest.param("classes", "old cat", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_every_line_gets_its_lines(family, kind, line):
     words = ["--max-tokens", 5, "--samples", 2] if kind == "language" else []
     answered = run("generate.py", family(kind), *words, stdin=f"{line}\n\n{line}\n")

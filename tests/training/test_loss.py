@@ -136,12 +136,11 @@ PIECES = [(4096, 1), (7, 2), (1, 4)]
 EACH_MODEL_IN_PIECES = pytest.mark.parametrize(
     "changes, positions, shards",
     [
-        pytest.param(changes, *pieces, marks=() if model == piece else pytest.mark.slow, id=name)
-        for model, (name, changes) in enumerate(MODELS.items())
-        for piece, pieces in enumerate(PIECES)
+        pytest.param(changes, *pieces, id=name)
+        for (name, changes), pieces in zip(MODELS.items(), PIECES)
     ],
 )
-"""Each model and each size of a piece is of the first tier once."""
+"""Each model and each size of a piece once."""
 
 
 @EACH_MODEL_IN_PIECES

@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +32,11 @@ def quick(config):
     return Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
 
 
+first_state = jax.jit(init_state, static_argnums=0)
+
+
 def start_of(config):
-    return jax.jit(partial(init_state, config.model))(jax.random.key(config.train.seed))
+    return first_state(config.model, jax.random.key(config.train.seed))
 
 
 def assert_close(a, b, **tolerance):
@@ -286,17 +290,19 @@ def test_three_updates_give_the_parameters_on_file(small_config, random_batch, c
         )
 
 
-def poisoned(step, value):
-    """`apply`, the last number of the last gradient being `value` in that update."""
+@partial(jax.jit, static_argnums=0)
+def poisoned_update(config, at, value, numbers, state, batch):
+    """An update; in that after `at` others the last number of the last gradient is `value`."""
 
     def spoil(config, numbers, state, grads, sums):
         leaves, tree = jax.tree.flatten(grads)
         there = (-1,) * leaves[-1].ndim
-        bad = jnp.where(state.step == step, value, leaves[-1][there])
+        bad = jnp.where(state.step == at, value, leaves[-1][there])
         leaves[-1] = leaves[-1].at[there].set(bad)
         return apply(config, numbers, state, jax.tree.unflatten(tree, leaves), sums)
 
-    return spoil
+    with mock.patch("transformer.training.step.apply", spoil):
+        return update(config, 1, 1, numbers, state, batch)
 
 
 def kept(state):
@@ -310,11 +316,10 @@ def assert_unchanged(a, b):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e38])
 def test_a_gradient_that_is_no_number_changes_nothing_but_the_step(
-    small_config, random_batch, monkeypatch, value
+    small_config, random_batch, value
 ):
     config = quick(small_config(ema_decay=0.5))
-    monkeypatch.setattr("transformer.training.step.apply", poisoned(1, value))
-    compute = partial(jax.jit(partial(update, config.model, 1, 1)), hyperparameters(config))
+    compute = partial(poisoned_update, config.model, 1, value, hyperparameters(config))
     state = start_of(config)
     state = state.replace(average=state.params)
     first, told = compute(state, random_batch())
@@ -349,13 +354,12 @@ def test_weights_or_batches_that_are_no_numbers_change_nothing(
 
 
 def test_a_gradient_much_longer_than_usual_is_skipped_where_that_is_asked_for(
-    small_config, random_batch, monkeypatch
+    small_config, random_batch
 ):
     config = quick(small_config())
     config = replace(config, optimizer=replace(config.optimizer, skip_spikes=3.0))
     state = start_of(config).replace(usual_norm=jnp.float32(0))
-    monkeypatch.setattr("transformer.training.step.apply", poisoned(2, 1e6))
-    compute = partial(jax.jit(partial(update, config.model, 1, 1)), hyperparameters(config))
+    compute = partial(poisoned_update, config.model, 2, 1e6, hyperparameters(config))
     norms = []
     for step in range(2):
         state, told = compute(state, random_batch(seed=step))
