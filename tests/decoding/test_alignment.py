@@ -22,7 +22,7 @@ from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.scoring import attention_to_source
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.model.batch import BOS, EOS, PAD, Batch
-from transformer.model.encoder_decoder import encode, run_decoder
+from transformer.model.encoder_decoder import decode, encode
 from transformer.training.optimizer import hyperparameters
 from transformer.training.step import init_state, update
 
@@ -183,7 +183,7 @@ def test_attention_is_that_of_all_layers_but_the_first(
     model = small_model(decoder_layers=layers)
     params, batch = random_params(model), random_batch()
     memory = encode(model, params, batch.source)
-    weights = run_decoder(model, params, memory, batch.target_in)[1].cross
+    weights = decode(model, params, memory, batch.target_in)[2].cross
     ensemble = make_ensemble([(model, params)], "float32")
     found = attention_to_source(ensemble, np.asarray(batch.source), np.asarray(batch.target_out))
     expected = np.stack([weights[layer] for layer in taken]).mean((0, 2))

@@ -12,9 +12,9 @@ from transformer.config import DecodeConfig
 from transformer.decoding.ensemble import ensemble_step, make_ensemble
 from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import search_batch
-from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.cached_decoder import init_cache
-from transformer.model.encoder_decoder import decode, encode
+from transformer.model.encoder_decoder import encode, predict
 
 SOURCE = np.array([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]], np.int32)
 SETTINGS = DecodeConfig(beam_size=3, max_extra_length=4)
@@ -34,7 +34,7 @@ compiled_step = jax.jit(ensemble_step, static_argnums=0)
 @partial(jax.jit, static_argnums=0)
 def translated(model, params, sources, target_in):
     """The probabilities of one model, without a cache."""
-    return jax.nn.softmax(decode(model, params, encode(model, params, sources), target_in))
+    return jax.nn.softmax(predict(model, params, Batch(sources, target_in, target_in)))
 
 
 def test_the_next_token_has_the_mean_of_the_models_probabilities(members):
@@ -83,4 +83,4 @@ def test_decoding_in_another_precision_is_that_of_every_member(members):
     ensemble = make_ensemble(members, "bfloat16")
     assert {model.dtype for model in ensemble.models} == {"bfloat16"}
     for params in ensemble.params:
-        assert params.params.embedding.source.dtype == jnp.bfloat16
+        assert params.embedding.source.dtype == jnp.bfloat16

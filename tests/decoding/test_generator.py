@@ -12,8 +12,8 @@ from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.generator import continuations, first_room, make_generator, stream
-from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.encoder_decoder import decode
+from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.encoder_decoder import predict
 
 PROMPTS = ["the cat", "", "we see the house and the garden behind it", "a", "birds sing in the"]
 
@@ -52,7 +52,7 @@ def log_probs(generator, params, tokens):
 
 @partial(jax.jit, static_argnums=0)
 def _log_probs(model, params, row):
-    return jax.nn.log_softmax(decode(model, params, None, row))
+    return jax.nn.log_softmax(predict(model, params, Batch(None, row, row)))
 
 
 def test_greedy_continuations_equal_argmax_over_whole_prefixes_without_a_cache(build, tokenizers):

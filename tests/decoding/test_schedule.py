@@ -123,7 +123,8 @@ def test_who_is_done_changes_places_with_the_next_who_waits(ensemble):
     assert not now.done.any()
     assert waiting.state.scores[:2, 0].tolist() == [1.0, 3.0]
     [cache], [before], [coming] = now.cache, state.cache, others.cache
-    for mine, old, new in zip(cache.memory, before.memory, coming.memory):
+    for layers in zip(cache.layers, before.layers, coming.layers):
+        mine, old, new = (layer.memory for layer in layers)
         np.testing.assert_array_equal(mine.kv.k[::2], old.kv.k[::2])
         np.testing.assert_array_equal(mine.kv.k[1::2], new.kv.k[:2])
         np.testing.assert_array_equal(mine.mask[1::2], new.mask[:2])

@@ -26,8 +26,8 @@ from transformer.decoding.translator import (
     translate,
 )
 from transformer.errors import UserError
-from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.encoder_decoder import decode, encode
+from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.encoder_decoder import predict
 
 SENTENCES = [
     "the cat sleeps",
@@ -146,7 +146,7 @@ def test_decoding_in_16_bits_is_nearly_the_same_search(translator):
     config, params, _ = translator
     half = replace(config, decode=replace(config.decode, dtype="bfloat16"))
     [ready] = make_ensemble([(half.model, params)], "bfloat16").params
-    matrices = [ready.params.embedding.source, ready.layers[0].feed_forward.w_1]
+    matrices = [ready.embedding.source, ready.decoder.layers[0].feed_forward.w_1]
     assert {matrix.dtype for matrix in matrices} == {jnp.bfloat16.dtype}
     source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]])
     scores = searched(half, params, source).scores[:, 0]
@@ -207,7 +207,7 @@ def test_scores_are_those_of_the_model_on_the_whole_translation(translator):
     sources = jnp.repeat(source, 3, axis=0)
     tokens = np.asarray(result.tokens).reshape(9, -1)
     target_in = np.concatenate([np.full((9, 1), BOS), tokens[:, :-1]], 1)
-    logits = jax.jit(lambda s, t: decode(config.model, params, encode(config.model, params, s), t))(
+    logits = jax.jit(lambda s, t: predict(config.model, params, Batch(s, t, t)))(
         sources, jnp.asarray(target_in)
     )
     log_probs = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), tokens[..., None], 2)
@@ -288,8 +288,8 @@ def test_given_translations_are_scored_by_the_chain_rule(translator, tokenizers)
             continue
         [read], [given] = tokenizers.source.rows([source]), tokenizers.target.rows([target])
         assert list(one.tokens) == given
-        memory = encode(model, params, jnp.asarray([read]))
-        logits = decode(model, params, memory, jnp.asarray([[BOS, *given[:-1]]]))
+        shifted = jnp.asarray([[BOS, *given[:-1]]])
+        logits = predict(model, params, Batch(jnp.asarray([read]), shifted, shifted))
         expected = jax.nn.log_softmax(logits)[0, jnp.arange(len(given)), jnp.asarray(given)]
         np.testing.assert_allclose(one.log_probs, expected, atol=1e-4)
         assert one.log_prob == pytest.approx(float(expected.sum()), abs=1e-4)
@@ -388,8 +388,7 @@ def test_greedy_search_equals_argmax_over_whole_prefixes_without_a_cache(transla
     config = replace(config, decode=replace(config.decode, beam_size=1))
     source = jnp.asarray([[5, 6, 7, 8, EOS], [9, 10, EOS, PAD, PAD]])
     result = np.asarray(searched(config, params, source).tokens[:, 0])
-    memory = encode(config.model, params, source)
-    compiled = jax.jit(lambda target_in: decode(config.model, params, memory, target_in))
+    compiled = jax.jit(lambda row: predict(config.model, params, Batch(source, row, row)))
     prefix = np.full((2, 9), PAD, np.int32)
     prefix[:, 0] = BOS
     chosen = np.full((2, 9), PAD, np.int32)

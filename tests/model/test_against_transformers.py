@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from transformer.model.encoder_decoder import decode
+from transformer.model.batch import Batch
+from transformer.model.encoder_decoder import predict
 from transformer.model.params import unstack
 
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
@@ -77,5 +78,5 @@ def test_a_decoder_alone_equals_gpt2(model, random_params):
     tokens = np.random.default_rng(0).integers(0, 23, (3, 12))
     with torch.no_grad():
         theirs = gpt2(model, params)(torch.tensor(tokens)).logits
-    ours = jax.jit(lambda tokens: decode(model, params, None, tokens))(tokens)
+    ours = jax.jit(lambda tokens: predict(model, params, Batch(None, tokens, tokens)))(tokens)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)

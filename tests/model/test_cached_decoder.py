@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from transformer.model.batch import PAD
+from transformer.model.batch import PAD, Batch
 from transformer.model.cached_decoder import (
     decode_step,
     decoding_params,
@@ -19,7 +19,8 @@ from transformer.model.cached_decoder import (
     reorder,
     seated,
 )
-from transformer.model.encoder_decoder import decode, encode
+from transformer.model.encoder_decoder import encode
+from transformer.model.encoder_decoder import predict as predict_batch
 
 MODELS = {
     "paper": {},
@@ -54,7 +55,7 @@ def memory_of(model, params, source):
 @partial(jax.jit, static_argnums=0)
 def predict(model, params, source, target_in):
     """Logits at every target position."""
-    return decode(model, params, memory_of(model, params, source), target_in)
+    return predict_batch(model, params, Batch(source, target_in, target_in))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -19,7 +19,6 @@ from transformer.model.encoder_decoder import (
     layer_memory,
     logits,
     offsets_between,
-    run_decoder,
     run_encoder,
     run_layer,
 )
@@ -33,7 +32,12 @@ NORMS = pytest.mark.parametrize("norm", ["post", "pre"])
 @partial(jax.jit, static_argnums=0)
 def predict(model, params, source, target_in):
     """Logits at every target position."""
-    return decode(model, params, encode(model, params, source), target_in)
+    return predict_batch(model, params, Batch(source, target_in, target_in))
+
+
+def decoded(model, params, memory, target_in, key=None):
+    """The same, of a memory."""
+    return logits(output_layer(params), decode(model, params, memory, target_in, key=key)[0])
 
 
 # ---------------------------------------------------------------- what the decoder may look at
@@ -54,7 +58,7 @@ def test_no_gradient_reaches_a_logit_from_a_later_target_position(
     def influence(table):
         embedding = params.embedding.replace(target_positions=table)
         memory = encode(model, params, batch.source)
-        out = decode(model, params.replace(embedding=embedding), memory, batch.target_in)
+        out = decoded(model, params.replace(embedding=embedding), memory, batch.target_in)
         return (out * weight).sum((0, 2))
 
     reached = np.abs(influence(params.embedding.target_positions)).sum(-1)[:, :length] > 0
@@ -84,7 +88,7 @@ def test_decoder_attends_to_the_memory_and_only_to_its_real_positions(
     model = small_model()
     params, batch = random_params(model), random_batch()
     memory = jax.jit(encode, static_argnums=0)(model, params, batch.source)
-    decode_now = jax.jit(partial(decode, model, params))
+    decode_now = jax.jit(partial(decoded, model, params))
     real = (batch.source != PAD)[..., None]
     noise = jax.random.normal(jax.random.key(1), memory.states.shape) * 100
     before = decode_now(memory, batch.target_in)
@@ -97,7 +101,7 @@ def test_decoder_attends_to_the_memory_and_only_to_its_real_positions(
 def all_weights(model, params, batch):
     """Those of the encoder, of masked and of cross attention."""
     memory, encoder = run_encoder(model, params, batch.source)
-    _, decoder = run_decoder(model, params, memory, batch.target_in)
+    _, _, decoder = decode(model, params, memory, batch.target_in)
     assert encoder.cross is None
     return encoder.own, decoder.own, decoder.cross
 
@@ -223,7 +227,7 @@ def test_tying_decides_which_table_the_decoder_teaches(
     memory = encode(model, params, batch.source)  # a constant: only the decoder teaches here
 
     def loss(embedding):
-        out = decode(model, params.replace(embedding=embedding), memory, batch.target_in)
+        out = decoded(model, params.replace(embedding=embedding), memory, batch.target_in)
         return jax.nn.log_softmax(out)[..., 5].sum()
 
     gradient = jax.jit(jax.grad(loss))(params.embedding)
@@ -275,7 +279,7 @@ def test_each_dropout_rate_changes_both_stacks_and_only_with_a_key(
     model = small_model(**{rate: 0.5})
     params, batch = random_params(model), random_batch()
     encode_now = jax.jit(partial(encode, model, params))
-    decode_now = jax.jit(partial(decode, model, params))
+    decode_now = jax.jit(partial(decoded, model, params))
     memory = encode_now(batch.source)
     same = predict(small_model(), params, batch.source, batch.target_in)
     np.testing.assert_allclose(decode_now(memory, batch.target_in), same, atol=1e-5)
@@ -328,7 +332,7 @@ def test_a_decoder_alone_looks_at_no_later_position(small_model, random_params, 
     @jax.jacrev
     def influence(table):
         embedding = params.embedding.replace(target_positions=table)
-        out = decode(model, params.replace(embedding=embedding), None, batch.target_in)
+        out = decoded(model, params.replace(embedding=embedding), None, batch.target_in)
         return (out * weight).sum((0, 2))
 
     reached = np.abs(influence(params.embedding.target_positions)).sum(-1)[:, :10] > 0
@@ -374,7 +378,7 @@ def test_relative_positions_depend_on_distance_alone(small_model, random_params)
     near = attention.replace(offset_bias=attention.offset_bias.at[..., 0].set(-1e9))
     stack = params.decoder.replace(layers=layers.replace(self_attention=near))
     words = jnp.tile(jnp.asarray([[5, 6, 7, 8, 9]]), 3)
-    out = decode(model, params.replace(decoder=stack), None, words)
+    out = decoded(model, params.replace(decoder=stack), None, words)
     # Two layers reach six words back.
     np.testing.assert_allclose(out[:, 11:], out[:, 6:10], atol=1e-4)
     assert not np.allclose(out[:, 5:10], out[:, :5], atol=1e-2)

@@ -7,7 +7,7 @@ import pytest
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import BOS, EOS, Batch
-from transformer.model.encoder_decoder import run_decoder, run_encoder
+from transformer.model.encoder_decoder import decode, run_encoder
 from transformer.viewing.attention import BEGIN, END, attention_maps
 
 
@@ -42,7 +42,7 @@ def test_maps_of_a_translator_are_the_weights_of_its_layers(translator, tokenize
     target = tokenizers.target.encode(["die Katze sieht"])[0]
     batch = Batch(jnp.array([source]), jnp.array([[BOS, *target]]), None)
     memory, expected = run_encoder(model, params, batch.source)
-    decoder = run_decoder(model, params, memory, batch.target_in)[1]
+    decoder = decode(model, params, memory, batch.target_in)[2]
     np.testing.assert_allclose(encoder.weights, expected.own[:, 0], atol=1e-6)
     np.testing.assert_allclose(masked.weights, decoder.own[:, 0], atol=1e-6)
     np.testing.assert_allclose(cross.weights, decoder.cross[:, 0], atol=1e-6)

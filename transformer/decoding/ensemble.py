@@ -16,7 +16,6 @@ from transformer.config import ModelConfig
 from transformer.decoding.candidates import Mixture
 from transformer.model.cached_decoder import (
     DecodeCache,
-    DecodingParams,
     decode_step,
     decoding_params,
     reorder,
@@ -32,7 +31,7 @@ class Ensemble:
     """Models that decode together: what is static of them, and their parameters."""
 
     models: tuple[ModelConfig, ...]
-    params: tuple[DecodingParams, ...]
+    params: tuple[Params, ...]
 
 
 def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ensemble:
@@ -46,7 +45,7 @@ def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ense
 
 def ensemble_step(
     models: tuple[ModelConfig, ...],
-    params: tuple[DecodingParams, ...],
+    params: tuple[Params, ...],
     caches: Caches,
     tokens: Int[Array, "R"],
 ) -> tuple[Float[Array, "R V"] | Mixture, Caches]:

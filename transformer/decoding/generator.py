@@ -22,7 +22,7 @@ from transformer.decoding.sampling import Choice, Sampling, start_sampling
 from transformer.decoding.schedule import State, proceed, search_on, with_room
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, keep_more, start
 from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.cached_decoder import FIRST_LENGTH, DecodingParams, init_cache, prefill
+from transformer.model.cached_decoder import FIRST_LENGTH, init_cache, prefill
 from transformer.model.params import Params
 
 PROMPT_LENGTHS = (8, 16, 32, 64, 128, 256)
@@ -210,7 +210,7 @@ def _read_prompts(
     models: tuple[ModelConfig, ...],
     width: int,
     room: int,
-    params: tuple[DecodingParams, ...],
+    params: tuple[Params, ...],
     prompts: Int[Array, "B P"],
 ) -> Caches:
     """Caches that have read prompts at once, for `width` hypotheses of each."""

@@ -28,12 +28,12 @@ from transformer.decoding.search import (
 )
 from transformer.model.cached_decoder import (
     FIRST_LENGTH,
-    DecodingParams,
     halved,
     lengthened,
     places_needed,
     seated,
 )
+from transformer.model.params import Params
 
 State = SearchState | SamplingState
 
@@ -164,7 +164,7 @@ def compile_with_room(ensemble: Ensemble, method: Method, state: State, room: in
 def _proceed(
     models: tuple[ModelConfig, ...],
     method: Method,
-    params: tuple[DecodingParams, ...],
+    params: tuple[Params, ...],
     state: State,
     waiting: Waiting | None,
     tokens: Int[Array, ""] | int,

@@ -20,17 +20,7 @@ from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.translator import Translator
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.cached_decoder import DecodingParams
-from transformer.model.encoder_decoder import (
-    embed_target,
-    encode,
-    final_norm,
-    layer_memory,
-    logits,
-    offsets_between,
-    run_layer,
-)
-from transformer.model.layers import causal_mask
+from transformer.model.encoder_decoder import decode, encode, logits
 from transformer.model.params import Params, output_layer
 
 
@@ -65,9 +55,9 @@ def attention_to_source(
 
 @partial(jax.jit, static_argnums=0)
 def _token_log_probs(models, params, source, target_in, target) -> Float[Array, "B T"]:
-    def log_probs(model, member):
-        x, _ = _read(model, member, source, target_in)
-        every = jax.nn.log_softmax(logits(output_layer(member.params), x))
+    def log_probs(model, params):
+        x, _, _ = decode(model, params, encode(model, params, source), target_in)
+        every = jax.nn.log_softmax(logits(output_layer(params), x))
         return jnp.take_along_axis(every, target[..., None], axis=2)[..., 0]
 
     each = jnp.stack([log_probs(*member) for member in zip(models, params)])
@@ -76,27 +66,13 @@ def _token_log_probs(models, params, source, target_in, target) -> Float[Array, 
 
 @partial(jax.jit, static_argnums=0)
 def _attention(models, params, source, target_in) -> Float[Array, "B T S"]:
-    each = [
-        jnp.stack(_read(model, member, source, target_in)[1][min(1, model.decoder_layers - 1) :])
-        for model, member in zip(models, params)
-    ]
+    def of_layers(model, params):
+        _, _, weights = decode(model, params, encode(model, params, source), target_in)
+        cross = [layer.cross for layer in weights]
+        return jnp.stack(cross[min(1, len(cross) - 1) :])
+
+    each = [of_layers(*member) for member in zip(models, params)]
     return sum(layers.mean((0, 2)) for layers in each) / len(each)
-
-
-def _read(
-    model: ModelConfig, params: DecodingParams, source: Array, target: Array
-) -> tuple[Float[Array, "B T D"], list[Float[Array, "B H T S"]]]:
-    """The decoder's states at all positions, and the cross-attention weights of each layer."""
-    memory = encode(model, params.params, source)
-    places = jnp.arange(target.shape[1])[None]
-    mask, offsets = causal_mask(target.shape[1]), offsets_between(places, places)
-    x = embed_target(model, params.params.embedding, target, places)
-    weights = []
-    for layer in params.layers:
-        seen = layer_memory(layer, memory)
-        x, _, looked = run_layer(model, layer, x, mask, offsets, memory=seen)
-        weights.append(looked.cross)
-    return final_norm(model, params.norm, x), weights
 
 
 def shifted(target: Int[np.ndarray, "B T"]) -> Int[np.ndarray, "B T"]:

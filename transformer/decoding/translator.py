@@ -46,7 +46,7 @@ from transformer.decoding.search import (
     start,
 )
 from transformer.model.batch import EOS, PAD
-from transformer.model.cached_decoder import DecodingParams, init_cache
+from transformer.model.cached_decoder import init_cache
 from transformer.model.encoder_decoder import encode, widened
 from transformer.model.params import Params
 
@@ -374,7 +374,7 @@ def search_series(
 def begin_search(
     models: tuple[ModelConfig, ...],
     settings: DecodeConfig,
-    params: tuple[DecodingParams, ...],
+    params: tuple[Params, ...],
     source: Int[Array, "B S"],
     prefix: Int[Array, "B P"] | None = None,
 ) -> SearchState:
@@ -382,7 +382,7 @@ def begin_search(
 
     What the search is given has few lengths, so that it is compiled for few shapes.
     """
-    memories = [encode(model, member.params, source) for model, member in zip(models, params)]
+    memories = [encode(model, member, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
     reach = round_up(source.shape[1], SEARCH_LENGTHS)
     given = 0

@@ -9,38 +9,26 @@ from jaxtyping import Bool, Float, Int
 from transformer.config import ModelConfig
 from transformer.model.batch import PAD
 from transformer.model.encoder_decoder import (
+    Context,
+    LayerCache,
     LayerMemory,
     Memory,
-    Past,
-    embed_target,
-    final_norm,
+    context_of,
+    decode,
     layer_memory,
     logits,
-    offsets_between,
-    run_layer,
 )
 from transformer.model.layers import KeyValue, causal_mask, padding_mask
-from transformer.model.params import Layer, Norm, Params, output_layer, unstack
+from transformer.model.params import Norm, Params, output_layer, unstack
 
 
-@struct.dataclass
-class DecodingParams:
-    """Parameters for a loop around `decode_step`.
+def decoding_params(config: ModelConfig, params: Params) -> Params:
+    """The parameters for a loop around `decode_step`.
 
-    params  embedding and encoder, in the precision of the matrix products (but for norms): else
-            each weight would be cast at every token
-    layers  the decoder's layers one by one: else each would be copied out of its stack, at every
-            token if the stack goes into the loop, at every sentence if it is unrolled before
-    norm    the decoder's norm after its layers, or None
+    In the precision of the matrix products, but for norms: else each weight would be cast at every
+    token. The decoder's layers one by one: else each would be copied out of its stack, at every
+    token if the stack goes into the loop, at every sentence if it is unrolled before.
     """
-
-    params: Params
-    layers: tuple[Layer, ...]
-    norm: Norm | None
-
-
-def decoding_params(config: ModelConfig, params: Params) -> DecodingParams:
-    """The parameters as decoding wants them."""
 
     def is_norm(node):
         return isinstance(node, Norm)
@@ -50,7 +38,7 @@ def decoding_params(config: ModelConfig, params: Params) -> DecodingParams:
 
     params = jax.tree.map(cast, params, is_leaf=is_norm)
     decoder = params.decoder
-    return DecodingParams(params.replace(decoder=None), unstack(decoder), decoder.norm)
+    return params.replace(decoder=decoder.replace(layers=unstack(decoder)))
 
 
 @struct.dataclass
@@ -61,15 +49,14 @@ class DecodeCache:
     it says in which of the W places the token of each earlier position was written. After the last
     of L positions the first is written over, so that sentences can come and go (`seated`).
 
-    self_kv   a KeyValue of L * W tokens for each layer; token t of place w is in row t % L * W + w
-    memory    a LayerMemory of S tokens for each layer, computed once a sentence, or None
+    layers    a LayerCache for each layer, of L * W tokens (token t of place w is in row
+              t % L * W + w), and of a memory of S tokens, computed once a sentence, or None
     ancestry  [B, W, L] int32
     begins    [B], at which position each sentence begins
     position  how many target tokens have been read
     """
 
-    self_kv: tuple[KeyValue, ...]
-    memory: tuple[LayerMemory | None, ...]
+    layers: tuple[LayerCache, ...]
     ancestry: Array
     begins: Array
     position: Array
@@ -81,7 +68,7 @@ FIRST_LENGTH = 16
 
 def init_cache(
     config: ModelConfig,
-    params: DecodingParams,
+    params: Params,
     memory: Memory | None,
     batch: int,
     length: int,
@@ -95,8 +82,10 @@ def init_cache(
         jnp.zeros((batch, heads, tokens, width), dtype),
     )
     return DecodeCache(
-        self_kv=tuple(empty for _ in params.layers),
-        memory=tuple(_cached(config, layer_memory(layer, memory)) for layer in params.layers),
+        layers=tuple(
+            LayerCache(empty, _cached(config, layer_memory(layer, memory)))
+            for layer in params.decoder.layers
+        ),
         ancestry=jnp.zeros((batch, beam_size, length), jnp.int32),
         begins=jnp.zeros(batch, jnp.int32),
         position=jnp.int32(0),
@@ -117,7 +106,7 @@ def _cached(config: ModelConfig, memory: LayerMemory | None) -> LayerMemory | No
 
 
 def prefill(
-    config: ModelConfig, params: DecodingParams, cache: DecodeCache, prompts: Int[Array, "B P"]
+    config: ModelConfig, params: Params, cache: DecodeCache, prompts: Int[Array, "B P"]
 ) -> DecodeCache:
     """Reads prompts of P tokens at once into an empty cache, where all hypotheses share them.
 
@@ -125,15 +114,14 @@ def prefill(
     """
     length, beam = prompts.shape[1], cache.ancestry.shape[1]
     begins = (prompts == PAD).sum(-1)
-    places = jnp.arange(length)[None]
-    positions, offsets = places - begins[:, None], offsets_between(places, places)
-    mask = causal_mask(length) & padding_mask(prompts)
-    x = embed_target(config, params.params.embedding, prompts, jnp.maximum(positions, 0))
-    self_kv = []
-    for layer, memory, kept in zip(params.layers, cache.memory, cache.self_kv):
-        x, kv, _ = run_layer(config, layer, x, mask, offsets, memory=memory)
-        self_kv.append(_first_place(kept, kv, beam))
-    return cache.replace(self_kv=tuple(self_kv), begins=begins, position=jnp.int32(length))
+    context = context_of(causal_mask(length) & padding_mask(prompts))
+    positions = jnp.maximum(context.positions - begins[:, None], 0)
+    context = context.replace(positions=positions, layers=cache.layers)
+    _, read, _ = decode(config, params, None, prompts, context)
+    layers = tuple(
+        layer.replace(kv=_first_place(layer.kv, kv, beam)) for layer, kv in zip(cache.layers, read)
+    )
+    return cache.replace(layers=layers, begins=begins, position=jnp.int32(length))
 
 
 def _first_place(kept: KeyValue, kv: KeyValue, beam: int) -> KeyValue:
@@ -146,7 +134,7 @@ def _first_place(kept: KeyValue, kv: KeyValue, beam: int) -> KeyValue:
 
 
 def decode_step(
-    config: ModelConfig, params: DecodingParams, cache: DecodeCache, tokens: Int[Array, "R"]
+    config: ModelConfig, params: Params, cache: DecodeCache, tokens: Int[Array, "R"]
 ) -> tuple[Float[Array, "R V"], DecodeCache]:
     """Reads one token a hypothesis; returns the logits for the next one, and the cache with it.
 
@@ -162,16 +150,11 @@ def decode_step(
     mask = ancestry_mask(ancestry, ages, positions)
     offsets = -jnp.repeat(ages, beam)[None, None]
 
-    embedding = params.params.embedding
-    x = embed_target(config, embedding, tokens.reshape(batch, beam), positions)
-    self_kv = []
-    for layer, kv, memory in zip(params.layers, cache.self_kv, cache.memory):
-        past = Past(kv, written * beam)
-        x, kv, _ = run_layer(config, layer, x, mask, offsets, memory=memory, past=past)
-        self_kv.append(kv)
-    x = final_norm(config, params.norm, x)
-    cache = cache.replace(self_kv=tuple(self_kv), ancestry=ancestry, position=cache.position + 1)
-    return logits(output_layer(params.params), x).reshape(batch * beam, -1), cache
+    context = Context(positions, mask, offsets, cache.layers, written * beam)
+    x, read, _ = decode(config, params, None, tokens.reshape(batch, beam), context)
+    layers = tuple(layer.replace(kv=kv) for layer, kv in zip(cache.layers, read))
+    cache = cache.replace(layers=layers, ancestry=ancestry, position=cache.position + 1)
+    return logits(output_layer(params), x).reshape(batch * beam, -1), cache
 
 
 def ancestry_mask(
@@ -220,11 +203,12 @@ def lengthened(cache: DecodeCache) -> DecodeCache:
             return jnp.pad(array, [(0, first if a == axis else 0) for a in range(array.ndim)])
         return jnp.concatenate([array, array], axis)
 
-    first = FIRST_LENGTH * beam
+    def longer_kv(kv):
+        first = FIRST_LENGTH * beam
+        return KeyValue(longer(kv.k, 3, first), longer(kv.v, 2, first))
+
     return cache.replace(
-        self_kv=tuple(
-            KeyValue(longer(kv.k, 3, first), longer(kv.v, 2, first)) for kv in cache.self_kv
-        ),
+        layers=tuple(layer.replace(kv=longer_kv(layer.kv)) for layer in cache.layers),
         ancestry=longer(cache.ancestry, 2, FIRST_LENGTH),
     )
 
@@ -240,11 +224,12 @@ def halved(cache: DecodeCache) -> DecodeCache:
         shape = [-1 if a == axis else 1 for a in range(array.ndim)]
         return jnp.where(in_first.reshape(shape), first, second)
 
-    rows = jnp.repeat(in_first, beam)
+    def shorter_kv(kv):
+        rows = jnp.repeat(in_first, beam)
+        return KeyValue(shorter(kv.k, 3, rows), shorter(kv.v, 2, rows))
+
     return cache.replace(
-        self_kv=tuple(
-            KeyValue(shorter(kv.k, 3, rows), shorter(kv.v, 2, rows)) for kv in cache.self_kv
-        ),
+        layers=tuple(layer.replace(kv=shorter_kv(layer.kv)) for layer in cache.layers),
         ancestry=shorter(cache.ancestry, 2, in_first),
     )
 
@@ -259,7 +244,10 @@ def seated(
         one = jax.lax.dynamic_index_in_dim(other, row)
         return jax.lax.dynamic_update_index_in_dim(own, one, place, 0)
 
+    def admitted(layer, other):
+        return layer.replace(memory=jax.tree.map(put, layer.memory, other.memory))
+
     return cache.replace(
-        memory=jax.tree.map(put, cache.memory, waiting.memory),
+        layers=tuple(map(admitted, cache.layers, waiting.layers)),
         begins=cache.begins.at[place].set(cache.position),
     )

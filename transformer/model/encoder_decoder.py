@@ -78,6 +78,34 @@ class Past:
     row: Array
 
 
+@struct.dataclass
+class LayerCache:
+    """What a layer of the decoder keeps between tokens: the keys and values of earlier tokens, and
+    the memory as it sees it, or None."""
+
+    kv: KeyValue
+    memory: LayerMemory | None
+
+
+@struct.dataclass
+class Context:
+    """Where the tokens that a stack reads stand, and what self-attention may look at.
+
+    positions [#B, T]
+    mask      [#B, 1, #T, L]  true where a token may look at a key
+    offsets   [#B, #T, L]     how far each key is behind (negative) or ahead of each token
+    layers    the cache of each layer, or None
+    row       where in these caches the keys and values of the tokens are written, which then look
+              at all that is there; None: they look at each other alone
+    """
+
+    positions: Array
+    mask: Array
+    offsets: Array
+    layers: tuple[LayerCache, ...] | None = None
+    row: Array | None = None
+
+
 def predict(
     config: ModelConfig, params: Params, batch: Batch, key: Key[Array, ""] | None = None
 ) -> Float[Array, "B T V"]:
@@ -99,7 +127,7 @@ def output_states(
         return mean_state(memory)
     if params.decoder is None:
         return memory.states
-    return run_decoder(config, params, memory, batch.target_in, decoder_key)[0]
+    return decode(config, params, memory, batch.target_in, key=decoder_key)[0]
 
 
 def encode(
@@ -117,55 +145,56 @@ def run_encoder(
 ) -> tuple[Memory, AttentionWeights]:
     """The encoder stack: what it hands to the decoder, and the weights of all layers."""
     embedding_key, stack_key = split(key, 2)
-    mask = padding_mask(source)
-    positions = jnp.arange(source.shape[1])[None]
-    offsets = offsets_between(positions, positions)
-    x = embed_source(config, params.embedding, source, positions, embedding_key)
+    context = context_of(padding_mask(source))
+    x = embed_source(config, params.embedding, source, context.positions, embedding_key)
 
     def layer(x, layer_and_key):
         params, key = layer_and_key
-        x, _, weights = run_layer(config, params, x, mask, offsets, key=key)
+        x, _, weights = run_layer(config, params, x, context.mask, context.offsets, key=key)
         return x, weights
 
     x, weights = run_stack(config, layer, x, params.encoder, stack_key)
     states = final_norm(config, params.encoder.norm, x)
-    return Memory(states, mask, (source != PAD).sum(-1)), weights
+    return Memory(states, context.mask, (source != PAD).sum(-1)), weights
 
 
 def decode(
     config: ModelConfig,
     params: Params,
     memory: Memory | None,
-    target_in: Int[Array, "B T"],
+    tokens: Int[Array, "B T"],
+    context: Context | None = None,
     key: Key[Array, ""] | None = None,
-) -> Float[Array, "B T V"]:
-    """Logits for the token after each position of `target_in` (teacher forcing), float32."""
-    x, _ = run_decoder(config, params, memory, target_in, key)
-    return logits(output_layer(params), x)
+) -> tuple[Float[Array, "B T D"], KeyValue | tuple[KeyValue, ...], AttentionWeights]:
+    """The decoder stack (section 3.1): its states, from which `logits` predicts the next token; and
+    of all layers the keys and values of self-attention, and the weights.
 
-
-def run_decoder(
-    config: ModelConfig,
-    params: Params,
-    memory: Memory | None,
-    target_in: Int[Array, "B T"],
-    key=None,
-) -> tuple[Float[Array, "B T D"], AttentionWeights]:
-    """The decoder stack: its output, and the weights of all layers."""
+    Without `context`, the tokens are whole targets and each looks at those before it: teacher
+    forcing. A context with caches is made of prompts and of single tokens (`cached_decoder`), and
+    the memory is in there.
+    """
     embedding_key, stack_key = split(key, 2)
-    mask = causal_mask(target_in.shape[1])
-    positions = jnp.arange(target_in.shape[1])[None]
-    offsets = offsets_between(positions, positions)
-    x = embed_target(config, params.embedding, target_in, positions, embedding_key)
+    context = context_of(causal_mask(tokens.shape[1])) if context is None else context
+    x = embed_target(config, params.embedding, tokens, context.positions, embedding_key)
 
-    def layer(x, layer_and_key):
-        params, key = layer_and_key
-        seen = layer_memory(params, memory)
-        x, _, weights = run_layer(config, params, x, mask, offsets, memory=seen, key=key)
-        return x, weights
+    def layer(x, inputs):
+        params, key, *cached = inputs
+        past, seen = None, cached[0].memory if cached else layer_memory(params, memory)
+        if context.row is not None:
+            past = Past(cached[0].kv, context.row)
+        x, kv, weights = run_layer(
+            config, params, x, context.mask, context.offsets, seen, past, key
+        )
+        return x, (kv, weights)
 
-    x, weights = run_stack(config, layer, x, params.decoder, stack_key)
-    return final_norm(config, params.decoder.norm, x), weights
+    x, (kv, weights) = run_stack(config, layer, x, params.decoder, stack_key, context.layers)
+    return final_norm(config, params.decoder.norm, x), kv, weights
+
+
+def context_of(mask: Bool[Array, "#B 1 #T T"]) -> Context:
+    """Tokens at positions 0, 1, ... that look at each other as the mask allows."""
+    positions = jnp.arange(mask.shape[-1])[None]
+    return Context(positions, mask, offsets_between(positions, positions))
 
 
 def run_layer(
@@ -220,11 +249,18 @@ def run_layer(
     return x, kv, AttentionWeights(own, cross)
 
 
-def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack, key):
-    """`layer`, a function of x and of its parameters and key, for each layer of the stack.
+def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack, key, caches=None):
+    """`layer`, a function of x and of its parameters, key and cache, for each layer of the stack.
 
-    Returns what the last made of x, and what else each returned, along a leading axis.
+    Returns what the last made of x, and what else each returned: along a leading axis, or of layers
+    in a tuple in tuples.
     """
+    if isinstance(stack.layers, tuple):
+        keys, extras = split(key, len(stack.layers)), []
+        for inputs in zip(stack.layers, keys, *[caches] * (caches is not None)):
+            x, extra = layer(x, inputs)
+            extras.append(extra)
+        return x, tuple(zip(*extras))
     count = jax.tree.leaves(stack.layers)[0].shape[0]
     keys = None if key is None else jax.random.split(key, count)
     if config.recompute:  # in a loop: between layers written out XLA would find them alike

@@ -66,9 +66,10 @@ class Layer:
 
 @struct.dataclass
 class Stack:
-    """N layers, every leaf with a leading axis N; `norm` after the stack with pre-norm only."""
+    """N layers: every leaf with a leading axis N, or for decoding a tuple (`decoding_params`);
+    `norm` after the stack with pre-norm only."""
 
-    layers: Layer
+    layers: Layer | tuple[Layer, ...]
     norm: Norm | None
 
 

@@ -11,7 +11,7 @@ from transformer.config import ModelConfig
 from transformer.data.batching import pad_sources
 from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import BOS
-from transformer.model.encoder_decoder import run_decoder, run_encoder
+from transformer.model.encoder_decoder import decode, run_encoder
 from transformer.model.params import Params
 
 BEGIN, END = "<begin>", "<end>"
@@ -65,7 +65,7 @@ def _weights(config, params, source, target_in):
         memory, encoder = run_encoder(config, params, source)
         own = encoder.own
     if params.decoder is not None:
-        decoder = run_decoder(config, params, memory, target_in)[1]
+        _, _, decoder = decode(config, params, memory, target_in)
         masked, cross = decoder.own, decoder.cross
     return own, masked, cross
 
