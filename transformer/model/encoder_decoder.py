@@ -13,7 +13,6 @@ from transformer.model.batch import PAD, Batch
 from transformer.model.layers import (
     KeyValue,
     causal_mask,
-    contract,
     embed,
     feed_forward,
     key_value,
@@ -34,6 +33,7 @@ from transformer.model.params import (
     output_layer,
     tables,
 )
+from transformer.model.primitives import contract
 
 
 @struct.dataclass

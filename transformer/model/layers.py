@@ -1,26 +1,26 @@
 """The layers of sections 3.1 to 3.5, each a function of its parameters and its input.
 
-`key=None` means no dropout, everywhere. Masks are true where a query may look at a key. Norms and
-softmax compute in float32 whatever the precision of their input. Parameters are float32 and are
-cast where they multiply; only while decoding are they already in the precision of the model.
+`key=None` means no dropout, everywhere. Masks are true where a query may look at a key. Parameters
+are float32 and are cast where they multiply; only while decoding are they already in the precision
+of the model. Products, softmax, norms and dropout are those of `primitives`.
 """
 
 import math
-import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
-from jaxtyping import Bool, Float, Int, Key, UInt
+from jaxtyping import Bool, Float, Int, Key
 
 from transformer.config import ModelConfig
 from transformer.model.batch import PAD
 from transformer.model.kernels import attend_in_kernel, fits_kernel
 from transformer.model.params import Attention, FeedForward, Norm
+from transformer.model.primitives import contract, dropout, normalise, relu, softmax
 
 Extra = TypeVar("Extra")
 
@@ -55,25 +55,6 @@ def attend(
     weights = softmax(jnp.where(mask, scores, jnp.finfo(jnp.float32).min), v.dtype)
     dropped = dropout(weights, dropout_rate, key)
     return contract("bhts,bhsk->bhtk", dropped, v).astype(v.dtype), weights
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def softmax(scores: Float[Array, "*B S"], dtype: Any) -> Float[Array, "*B S"]:
-    """Computed in float32, kept in the precision that it is used in."""
-    return jax.nn.softmax(scores).astype(dtype)
-
-
-def _softmax_forward(scores, dtype):
-    weights = softmax(scores, dtype)
-    return weights, weights
-
-
-def _softmax_backward(dtype, weights, gradient):
-    weights, gradient = weights.astype(jnp.float32), gradient.astype(jnp.float32)
-    return (weights * (gradient - (weights * gradient).sum(-1, keepdims=True)),)
-
-
-softmax.defvjp(_softmax_forward, _softmax_backward)
 
 
 def multi_head_attention(
@@ -125,20 +106,6 @@ def offset_bias(
     return table[:, rows].swapaxes(0, 1)
 
 
-@jax.custom_vjp
-def relu(x: Array) -> Array:
-    """max(0, x). Its gradient needs the result alone, which the next product keeps anyway."""
-    return jnp.maximum(x, 0)
-
-
-def _relu_forward(x):
-    y = relu(x)
-    return y, y
-
-
-relu.defvjp(_relu_forward, lambda y, gradient: (jnp.where(y > 0, gradient, 0),))
-
-
 ACTIVATIONS = {
     "relu": relu,
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -166,89 +133,12 @@ def linear(equation: str, x: Array, weight: Array, bias: Array | None = None) ->
     return product if bias is None else (product + bias).astype(x.dtype)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def contract(equation: str, a: Array, b: Array) -> Array:
-    """The einsum of a and b: b in the precision of a, sums and result in float32.
-
-    Its gradients are such products too, and each has the precision of what it is the gradient of:
-    that of a float32 weight is never rounded. They are written out because those that JAX derives
-    are slower: dW comes transposed, and with 16 bits the products are of 16 with 32 bits.
-    """
-    return jnp.einsum(equation, a, b.astype(a.dtype), preferred_element_type=jnp.float32)
-
-
-def _contract_backward(
-    equation: str, saved: tuple[Array, Array], gradient: Array
-) -> tuple[Array, Array]:
-    a, b = saved
-    axes_a, axes_b, axes = re.split(",|->", equation)
-    gradient = gradient.astype(a.dtype)
-    return (
-        contract(f"{axes},{axes_b}->{axes_a}", gradient, b).astype(a.dtype),
-        _summed_over_rows(f"{axes_a},{axes}->{axes_b}", a, gradient).astype(b.dtype),
-    )
-
-
-def _summed_over_rows(equation: str, a: Array, b: Array) -> Array:
-    """`contract`, quickly for the gradient of a weight, which sums over all rows.
-
-    XLA transposes the left factor on a CPU, and if it is wide this takes longer than the product.
-    So the other one is put there and the result is transposed, if both together are smaller; the
-    barrier keeps XLA from turning that round again.
-    """
-    axes_a, axes_b, axes = re.split(",|->", equation)
-    free_a, free_b = ("".join(filter(axes.__contains__, own)) for own in (axes_a, axes_b))
-    if axes == free_b + free_a and free_b:  # as it comes out with b on the left
-        return _summed_over_rows(f"{axes_b},{axes_a}->{axes}", b, a)
-    sizes = dict(zip(axes_a + axes_b, a.shape + b.shape))
-    result = math.prod(sizes[axis] for axis in axes)
-    if axes != free_a + free_b or a.size <= b.size + result:
-        return contract(equation, a, b)
-    turned = jax.lax.platform_dependent(
-        contract(f"{axes_b},{axes_a}->{free_b}{free_a}", b, a),
-        cpu=jax.lax.optimization_barrier,
-        default=lambda product: product,
-    )
-    return jnp.einsum(f"{free_b}{free_a}->{axes}", turned)
-
-
-contract.defvjp(lambda equation, a, b: (contract(equation, a, b), (a, b)), _contract_backward)
-
-
 def layer_norm(
     config: ModelConfig, params: Norm, x: Float[Array, "B T D"]
 ) -> Float[Array, "B T D"]:
     """Layer normalisation over D (Ba et al., 2016)."""
     with jax.named_scope("norm"):
-        return _normalise(config.norm_epsilon, params.scale, params.bias, x)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _normalise(epsilon: float, scale: Array, bias: Array, x: Array) -> Array:
-    return _normalise_forward(epsilon, scale, bias, x)[0]
-
-
-def _normalise_forward(epsilon, scale, bias, x):
-    x32 = x.astype(jnp.float32)
-    mean = x32.mean(-1, keepdims=True)
-    deviation = jax.lax.rsqrt(jnp.square(x32 - mean).mean(-1, keepdims=True) + epsilon)
-    normed = (x32 - mean) * deviation
-    return (normed * scale + bias).astype(x.dtype), (x, mean, deviation, scale)
-
-
-def _normalise_backward(epsilon, saved, gradient):
-    """Written out, since that of JAX keeps several arrays of the size of x."""
-    x, mean, deviation, scale = saved
-    gradient = gradient.astype(jnp.float32)
-    normed = (x.astype(jnp.float32) - mean) * deviation
-    scaled = gradient * scale
-    along = (scaled * normed).mean(-1, keepdims=True)
-    x_gradient = deviation * (scaled - scaled.mean(-1, keepdims=True) - normed * along)
-    tokens = tuple(range(x.ndim - 1))
-    return (gradient * normed).sum(tokens), gradient.sum(tokens), x_gradient.astype(x.dtype)
-
-
-_normalise.defvjp(_normalise_forward, _normalise_backward)
+        return normalise(config.norm_epsilon, params.scale, params.bias, x)
 
 
 def residual(
@@ -314,40 +204,6 @@ def padding_mask(tokens: Int[Array, "B S"]) -> Bool[Array, "B 1 1 S"]:
 def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
     """True where a position looks at itself or an earlier one (section 3.2.3)."""
     return jnp.tril(jnp.ones((1, 1, length, length), bool))
-
-
-def dropout(x: Array, rate: float, key: Key[Array, ""] | None) -> Array:
-    """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate)."""
-    if key is None or rate == 0:
-        return x
-    with jax.named_scope("dropout"):
-        return _drop(x, rate, jax.random.bits(key, (2,)))
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _drop(x: Array, rate: float, words: UInt[Array, "2"]) -> Array:
-    keep = random_bits(words, x.shape) >= jnp.uint32(round(rate * 2**32))
-    return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
-
-
-# Dropout is its own transpose. Drawing the same bits again costs less than keeping the mask.
-_drop.defvjp(
-    lambda x, rate, words: (_drop(x, rate, words), words),
-    lambda rate, words, gradient: (_drop(gradient, rate, words), None),
-)
-
-
-def random_bits(words: UInt[Array, "2"], shape: tuple[int, ...]) -> UInt[Array, "..."]:
-    """32 random bits an element: a hash of its index and two random words.
-
-    The mixing constants are those of "lowbias32" (https://nullprogram.com/blog/2018/07/31/). Unlike
-    threefry's, these bits are computed inside the operation that uses them.
-    """
-    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    bits = counter + words[0]
-    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
-    bits = ((bits ^ (bits >> 15)) + words[1]) * jnp.uint32(0x846CA68B)
-    return bits ^ (bits >> 16)
 
 
 def split(key: Key[Array, ""] | None, count: int) -> list[Array | None]:
