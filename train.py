@@ -168,10 +168,10 @@ def train(command: TrainCommand) -> None:
     from transformer.runs.skipped import keep_skipped
     from transformer.runs.starts import Start, record_start
     from transformer.training import loop, sharding
-    from transformer.training.optimizer import hyperparameters, learning_rate
+    from transformer.training.optimizer import learning_rate
     from transformer.training.patience import Patience
     from transformer.training.profiling import profiled
-    from transformer.training.programs import Updates
+    from transformer.training.programs import Updates, jit_sentence_sums, new_state
     from transformer.training.reporter import Reporter
     from transformer.training.validation import losses_of
 
@@ -252,12 +252,11 @@ def train(command: TrainCommand) -> None:
     if resuming:
         state = sharding.spread(mesh, config, state)
     else:
-        state, progress = sharding.new_state(mesh, config), Progress(plan=plan.digest)
+        state, progress = new_state(mesh, config), Progress(plan=plan.digest)
     if tuning:
         if config.data.vocabulary != earlier.data.vocabulary:  # other classes, or the first
             weights = with_classifier(weights, state.params.classifier)
-        weights = sharding.spread(mesh, config, weights)
-        state = sharding.begun_with(mesh, config, state, weights)
+        state = new_state(mesh, config, sharding.spread(mesh, config, weights))
         say(f"begins with the weights of {command.from_run}, checkpoint {label}")
     if processes.count() > 1:
         data = {"pairs": pairs.digest, "vocabulary": config.data.vocabulary}
@@ -313,7 +312,6 @@ def train(command: TrainCommand) -> None:
 
     # What the loop calls.
     clock = loop.Clock(progress.seconds)
-    numbers = hyperparameters(config)
     metrics = None
     if first:
         boards = open_boards(folder, step, command.wandb, asdict(config))
@@ -323,7 +321,7 @@ def train(command: TrainCommand) -> None:
         config,
         step,
         clock,
-        learning_rate=lambda step: float(learning_rate(config.model, numbers, step)),
+        learning_rate=lambda step: float(learning_rate(config, step)),
         epoch=lambda step: step / of_epoch.batches_per_epoch,
         unreported=progress.unreported,
     )
@@ -332,7 +330,7 @@ def train(command: TrainCommand) -> None:
     )
 
     patience = Patience(config.train.patience, progress.best, progress.waited)
-    sentence_sums = sharding.jit_sentence_sums(mesh, config.model)
+    sentence_sums = jit_sentence_sums(mesh, config.model)
 
     def validate(state) -> dict[str, float]:
         held_out_batches = one_epoch(config, held_out, held_out_plan)

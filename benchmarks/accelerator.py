@@ -58,6 +58,8 @@ from transformer.config.settings import Positive
 from transformer.errors import UserError, is_out_of_memory
 from transformer.model.batch import PAD, Batch
 from transformer.training import sharding
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state
 from transformer.training.step import init_state
 
 PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12}
@@ -217,15 +219,15 @@ def device_peak(contestant: str) -> int:
 def our_updates(config: Config, batch: Batch) -> Updates:
     """Updates as in train.py."""
     mesh = sharding.make_mesh()
-    update = sharding.jit_update(mesh, config)
-    state, batch = sharding.new_state(mesh, config), sharding.shard_batch(mesh, batch)
+    update = jit_update(mesh, config)
+    state, batch = new_state(mesh, config), sharding.shard_batch(mesh, batch)
 
     def run(count: int) -> float:
         nonlocal state
         for _ in range(count):
-            state, report = update(state, batch)
+            state, metrics = update(state, batch, learning_rate(config, 1))
         jax.block_until_ready(state)
-        return float(report.sums.loss / report.sums.tokens)
+        return float(metrics.sums.loss / metrics.sums.tokens)
 
     return run
 
@@ -239,7 +241,7 @@ def torch_updates(config: Config, batch: Batch) -> Updates:
     place = "cuda" if torch.cuda.is_available() else "cpu"
     model = TorchTransformer(config.model, LENGTH)
     with jax.default_device(jax.devices("cpu")[0]):
-        copy_weights(init_state(config.model, jax.random.key(0)).params, model)
+        copy_weights(init_state(config, jax.random.key(0)).params, model)
     model.to(place)
     optimizer = torch.optim.Adam(model.parameters(), 1e-4, (0.9, 0.98), 1e-9, fused=True)
     sides = [torch.tensor(ids, dtype=torch.int64, device=place) for ids in vars(batch).values()]

@@ -58,7 +58,7 @@ PARTS = {
     "feed-forward": ("feed_forward",),
     "norms": ("norm",),
     "dropout": ("dropout",),
-    "Adam": ("adam",),
+    "optimizer": ("optimizer",),
 }
 """Parts of the model, and the `jax.named_scope`s that they stand in; the innermost counts."""
 

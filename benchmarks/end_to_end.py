@@ -24,9 +24,10 @@ import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import jax
+import numpy as np
 import tyro
 
 from benchmarks.measure import full_batch, machine, summary, table, timed, versions
@@ -40,11 +41,13 @@ from transformer.data.batching import Position, batches
 from transformer.data.plan import BatchPlan, make_plan
 from transformer.data.token_store import encode_pairs
 from transformer.data.vocabularies import make_tokenizers
+from transformer.errors import UserError
 from transformer.machine import devices
 from transformer.model.batch import Batch
 from transformer.training import loop, sharding
-from transformer.training.loss import LossSums
-from transformer.training.step import TrainState
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state
+from transformer.training.step import StepMetrics, TrainState
 
 Stream = Iterator[tuple[Batch, Position]]
 
@@ -92,8 +95,8 @@ def main(words: list[str]) -> None:
         f"{command.config_file}: {len(pairs):,} pairs, {len(plan.buckets)} batch shapes, "
         f"{plan.padding(mesh.size):.1%} padding (both sides)"
     )
-    update = sharding.jit_update(mesh, config)
-    state = sharding.new_state(mesh, config)
+    update = jit_update(mesh, config)
+    state = new_state(mesh, config)
     state, first_seconds = timed(update_with_each, update, state, full.values())
     state, later_seconds = timed(update_with_each, update, state, full.values())
     print(
@@ -132,7 +135,7 @@ def shape_of(batch: Batch) -> tuple:
 def update_with_each(update, state: TrainState, full: Iterable[Batch]) -> TrainState:
     """An update on each batch, waited for."""
     for batch in full:
-        state, _ = jax.block_until_ready(update(state, batch))
+        state, _ = jax.block_until_ready(update(state, batch, np.float32(1e-4)))
     return state
 
 
@@ -151,19 +154,24 @@ def run_block(
             taken.append(batch)
             yield batch, position
 
-    def fetch(_: int, sums_of_update: LossSums) -> None:
-        sums.append(jax.device_get(sums_of_update))
+    def fetch(_: int, metrics: StepMetrics) -> None:
+        sums.append(jax.device_get(metrics.sums))
+
+    def give_up(*_: object) -> NoReturn:
+        raise UserError("updates were skipped: a loss or gradient was not finite")
 
     def train() -> TrainState:
         state_after = loop.train(
             settings,
             state,
             stream=watched(),
-            update=update,
+            update=lambda state, batch, step: update(state, batch, learning_rate(config, step)),
             report=fetch,
+            give_up=give_up,
             checkpoint=lambda *_: None,
             clock=loop.Clock(),
             should_stop=lambda: False,
+            is_over=lambda: False,
         )
         return jax.block_until_ready(state_after)
 

@@ -27,6 +27,8 @@ from transformer.config.settings import Positive
 from transformer.machine import devices
 from transformer.machine.malloc import keep_memory
 from transformer.training import sharding
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state
 
 SENTENCES, LENGTH, VOCABULARY = 32, 32, 37_000
 
@@ -76,10 +78,11 @@ def update() -> None:
     config = load_config(path).with_vocabularies(VOCABULARY, VOCABULARY)
     config = replace(config, model=replace(config.model, dtype="float32"))
     mesh = sharding.make_mesh()
-    state = sharding.new_state(mesh, config)
-    step = sharding.jit_update(mesh, config)
+    state = new_state(mesh, config)
+    step = jit_update(mesh, config)
     batch = full_batch(SENTENCES, LENGTH, LENGTH, VOCABULARY)
-    jax.block_until_ready(step(state, sharding.shard_batch(mesh, batch)))
+    rows = sharding.shard_batch(mesh, batch)
+    jax.block_until_ready(step(state, rows, learning_rate(config, 1)))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ from transformer.data.plan import Bucket
 from transformer.machine.devices import compute_in_this_thread
 from transformer.machine.malloc import keep_memory, return_blocks, return_memory
 from transformer.training import sharding
-from transformer.training.programs import compile_update
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import compile_update, new_state
 
 LENGTH = 32
 CONFIGS = ("quickstart", "multi30k", "lm_quickstart", "mlm_quickstart", "wmt14_base")
@@ -82,11 +83,11 @@ def update_memory(config: Config, updates: int, is_tight: bool) -> tuple[int, in
     program = compile_update(mesh, config, batch)
     return_memory()
     before = memory_status("VmRSS")
-    state = sharding.new_state(mesh, config)
+    state = new_state(mesh, config)
     return_memory()
     forget_peak()
     for _ in range(updates):
-        state, _ = jax.block_until_ready(program.run(state, batch))
+        state, _ = jax.block_until_ready(program.run(state, batch, learning_rate(config, 1)))
     return program.memory, memory_status("VmHWM") - before
 
 

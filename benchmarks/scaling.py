@@ -57,6 +57,8 @@ from transformer.data.token_store import encode_pairs
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
 from transformer.machine import devices
 from transformer.training import sharding
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state
 
 Axis = Literal[
     "sentences", "length", "vocabulary", "layers", "decode-sentences", "decode-length", "corpus"
@@ -160,14 +162,14 @@ def training(work: Work) -> Callable[[], object]:
     """An update on a full batch, waited for."""
     config = Config(model=model_of(work))
     mesh = sharding.make_mesh()
-    update = sharding.jit_update(mesh, config)
-    state = sharding.new_state(mesh, config)
+    update = jit_update(mesh, config)
+    state = new_state(mesh, config)
     batch = full_batch(work.sentences, work.length, work.length, work.vocabulary)
-    batch = sharding.shard_batch(mesh, batch)
+    batch, rate = sharding.shard_batch(mesh, batch), learning_rate(config, 1)
 
     def run() -> None:
         nonlocal state
-        state, _ = jax.block_until_ready(update(state, batch))
+        state, _ = jax.block_until_ready(update(state, batch, rate))
 
     return run
 

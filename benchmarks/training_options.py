@@ -17,6 +17,8 @@ from transformer.commands.program import run_command
 from transformer.config import Config, OptimizerConfig, TrainConfig
 from transformer.config.settings import Positive
 from transformer.training import sharding
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,12 @@ def main(words: list[str]) -> None:
     }
     mesh = sharding.make_mesh()
     batch = sharding.shard_batch(mesh, full_batch(shape.sentences, LENGTH, LENGTH, VOCABULARY))
-    updates = {name: sharding.jit_update(mesh, config) for name, config in ways.items()}
-    states = {name: sharding.new_state(mesh, config) for name, config in ways.items()}
+    rate = learning_rate(plain, 1)
+    updates = {name: jit_update(mesh, config) for name, config in ways.items()}
+    states = {name: new_state(mesh, config) for name, config in ways.items()}
 
     def one_update(name: str) -> None:
-        states[name], _ = jax.block_until_ready(updates[name](states[name], batch))
+        states[name], _ = jax.block_until_ready(updates[name](states[name], batch, rate))
 
     turns = {name: partial(one_update, name) for name in ways}
     rows = [

@@ -63,7 +63,8 @@ from transformer.config.settings import Fraction, Positive
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params, init_params
 from transformer.training import sharding
-from transformer.training.programs import traced_update
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state, traced_update
 from transformer.training.step import init_state
 
 Peer = Literal["torch-eager", "torch-compile", "marian"]
@@ -144,14 +145,14 @@ def our_step(config: Config, batches: list[Batch]) -> Step:
     """The step as train.py makes it."""
     mesh = sharding.make_mesh()
     turns = itertools.cycle([sharding.shard_batch(mesh, batch) for batch in batches])
-    state = sharding.new_state(mesh, config)
-    update = sharding.jit_update(mesh, config)
+    state, steps = new_state(mesh, config), itertools.count(1)
+    update = jit_update(mesh, config)
 
     def step() -> float:
         nonlocal state
-        state, report = update(state, next(turns))
+        state, metrics = update(state, next(turns), learning_rate(config, next(steps)))
         jax.block_until_ready(state)
-        return float(report.sums.loss / report.sums.tokens)
+        return float(metrics.sums.loss / metrics.sums.tokens)
 
     return step
 
@@ -167,7 +168,7 @@ def check_same_work(
     names: Sequence[str], config: Config, batches: list[Batch], updates: int = 3
 ) -> None:
     """Prints how far the losses of the same updates are from ours; stops if they are far."""
-    params = init_state(config.model, jax.random.key(0)).params
+    params = init_state(config, jax.random.key(0)).params
     steps = {name: build(name, config, batches, params) for name in names}
     losses = {name: np.array([step() for _ in range(updates)]) for name, step in steps.items()}
     far = {name: np.abs(losses[name] - losses["ours"]).max() for name in names[1:]}

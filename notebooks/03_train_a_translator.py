@@ -265,15 +265,16 @@ for alpha in (0.0, 0.6, 2.0, 10.0):
 
 # %%
 import jax.numpy as jnp
+import optax
 
 from transformer.data.batching import one_epoch
 from transformer.data.plan import make_plan
 from transformer.data.token_store import encoded
-from transformer.training.optimizer import hyperparameters
-from transformer.training.step import apply, gradients, init_state, update
+from transformer.training.optimizer import learning_rate
+from transformer.training.step import apply_gradients, gradients, init_state, update
 
-still = replace(config.model, dropout=0.0)  # so that both draw nothing
-numbers = hyperparameters(config)
+still = replace(config, model=replace(config.model, dropout=0.0))  # so that both draw nothing
+rate = learning_rate(config, 1)
 count = jax.local_device_count()
 tokens = encoded(config.data, tokenizers, pairs)
 batch = next(one_epoch(config, tokens, make_plan(tokens, config.data)))
@@ -284,16 +285,17 @@ state = jax.jit(init_state, static_argnums=0)(still, jax.random.key(0))
 
 def update_of_one_device(state, batch):
     """What `update` does, on a device that has a part of the batch."""
-    found = gradients(still, 1, state.params, batch, numbers.label_smoothing)
+    found = gradients(still, state.params, batch)
     summed_gradients, sums = jax.lax.psum(found, "devices")
-    return apply(still, numbers, state, summed_gradients, sums)[0]
+    return apply_gradients(still, state, summed_gradients, sums, rate)[0]
 
 
-by_jit, _ = jax.jit(update, static_argnums=(0, 1, 2))(still, 1, 1, numbers, state, batch)
+by_jit, _ = jax.jit(update, static_argnums=0)(still, state, batch, rate)
 parts = jax.tree.map(lambda rows: rows.reshape(count, -1, rows.shape[-1]), batch)
 by_pmap = jax.pmap(update_of_one_device, "devices", in_axes=(None, 0))(state, parts)
 furthest = 0.0
-for ours, theirs in zip(*map(jax.tree.leaves, (by_jit.opt_state.mu, by_pmap.opt_state.mu))):
+moments = (optax.tree.get(after.opt_state, "mu") for after in (by_jit, by_pmap))
+for ours, theirs in zip(*map(jax.tree.leaves, moments)):
     furthest = max(furthest, float(jnp.abs(theirs - ours).max() / jnp.abs(ours).max()))
 print(f"{rows} sentences on {count} device(s)")
 print(f"furthest apart: {furthest:.1e} of a parameter's largest gradient")

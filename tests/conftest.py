@@ -66,7 +66,7 @@ import jax.numpy as jnp
 from transformer.config import Config, ModelConfig, TrainConfig
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.params import init_params
-from transformer.training.optimizer import hyperparameters
+from transformer.training.optimizer import learning_rate
 from transformer.training.step import update
 
 # Where Ctrl-C is ignored, as in a job in the background, commands that are started inherit that.
@@ -209,14 +209,13 @@ def operations():
 
 @pytest.fixture(scope="session")
 def compiled_update():
-    """A function from a config to one update on one device: (state, batch) -> (state, report).
-    Those of configs that differ in numbers alone are one program."""
-    programs = {}
+    """A function from a config to one update on one device: (state, batch) -> (state, metrics)."""
+    compiled = jax.jit(update, static_argnums=0)
 
     def build(config):
-        kind = config.model, config.train.micro_batches
-        if kind not in programs:
-            programs[kind] = jax.jit(partial(update, *kind, 1))
-        return partial(programs[kind], hyperparameters(config))
+        def next_update(state, batch):
+            return compiled(config, state, batch, learning_rate(config, int(state.step) + 1))
+
+        return next_update
 
     return build

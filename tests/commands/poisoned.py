@@ -14,10 +14,10 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import train
-from transformer.training import replay, sharding, step
+from transformer.training import programs, replay, step
 
 what, first, last, *words = sys.argv[1:]
-apply, next_gradients = step.apply, step.next_gradients
+apply_gradients, gradients, update = step.apply_gradients, step.gradients, step.update
 
 
 def spoilt(tree):
@@ -31,30 +31,30 @@ def chosen(state, bad, good):
     return jax.tree.map(lambda a, b: jnp.where(now, a, b), bad, good)
 
 
-def apply_spoilt(config, numbers, state, grads, sums):
-    return apply(config, numbers, state, chosen(state, spoilt(grads), grads), sums)
+def apply_spoilt(config, state, grads, *others):
+    return apply_gradients(config, state, chosen(state, spoilt(grads), grads), *others)
 
 
-def weights_spoilt(config, numbers, state, grads, sums):
-    state, told = apply(config, numbers, state, grads, sums)
-    return state.replace(params=chosen(state, spoilt(state.params), state.params)), told
+def weights_spoilt(config, state, *others):
+    state, metrics = apply_gradients(config, state, *others)
+    return state.replace(params=chosen(state, spoilt(state.params), state.params)), metrics
 
 
-def of_nothing(config, parts, shards, numbers, state, batch):
+def of_nothing(config, state, batch, learning_rate, layout):
     empty = jax.tree.map(jnp.zeros_like, batch)
     batch = chosen(state, batch.replace(target_out=empty.target_out), batch)
-    return next_gradients(config, parts, shards, numbers, state, batch)
+    return update(config, state, batch, learning_rate, layout)
 
 
-def replayed_spoilt(*arguments):
-    grads, sums = next_gradients(*arguments)
+def replayed_spoilt(*arguments, **more):
+    grads, sums = gradients(*arguments, **more)
     return spoilt(grads), sums
 
 
 if what == "gradient":
-    sharding.apply, replay.next_gradients = apply_spoilt, replayed_spoilt
+    step.apply_gradients, replay.gradients = apply_spoilt, replayed_spoilt
 if what == "weights":
-    sharding.apply = weights_spoilt
+    step.apply_gradients = weights_spoilt
 if what == "data":
-    sharding.next_gradients = of_nothing
+    programs.update = of_nothing
 train.run_command(lambda _: train.main(words))

@@ -1,7 +1,6 @@
 """Words that belong together: in a model whose alignment is known, and how pieces become words."""
 
 from dataclasses import replace
-from functools import partial
 
 import jax
 import numpy as np
@@ -23,8 +22,7 @@ from transformer.decoding.scoring import attention_to_source
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.encoder_decoder import decode, encode
-from transformer.training.optimizer import hyperparameters
-from transformer.training.step import init_state, update
+from transformer.training.step import init_state
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "kiwi", "lynx"]
 LONGEST = 7
@@ -42,7 +40,7 @@ def reversed_batch(tokenizer, generator, rows=64):
 
 
 @pytest.fixture(scope="module")
-def reversing():
+def reversing(compiled_update):
     """A translator that has learned to turn the order of words around."""
     tokenizer = train_tokenizer([" ".join([*WORDS, "."])] * 2, "word", 40)
     size = tokenizer.vocab_size
@@ -53,8 +51,8 @@ def reversing():
         train=TrainConfig(label_smoothing=0.0),
         decode=DecodeConfig(beam_size=2),
     )
-    state = init_state(config.model, jax.random.key(0))
-    step = partial(jax.jit(partial(update, config.model, 1, 1)), hyperparameters(config))
+    state = init_state(config, jax.random.key(0))
+    step = compiled_update(config)
     generator = np.random.default_rng(0)
     for _ in range(500):
         state, _ = step(state, reversed_batch(tokenizer, generator))

@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import PartitionSpec
 
@@ -13,6 +14,7 @@ from transformer.model.batch import PAD
 from transformer.model.kernels import LONG, attend_in_kernel, fits_kernel
 from transformer.model.layers import attend, causal_mask
 from transformer.training import sharding
+from transformer.training.programs import jit_update, new_state
 
 on_gpu = pytest.mark.skipif(jax.default_backend() != "gpu", reason="cuDNN's kernel is for GPUs")
 ACCELERATORS = [pytest.param("gpu", marks=on_gpu), "tpu"]
@@ -140,9 +142,9 @@ def test_an_update_in_kernels_is_the_usual_update(small_config, random_batch, mo
         model = {"dtype": "bfloat16", "num_heads": 2, "recompute": True}
         config = small_config(model | {"accelerator": accelerator}, micro_batches=2)
         mesh = sharding.make_mesh()
-        state = sharding.new_state(mesh, config)
-        state, report = sharding.jit_update(mesh, config)(state, sharding.shard_batch(mesh, batch))
-        return report, state.opt_state
+        rows = sharding.shard_batch(mesh, batch, 2)
+        state, metrics = jit_update(mesh, config)(new_state(mesh, config), rows, np.float32(1e-3))
+        return metrics, optax.tree.get(state.opt_state, "mu")
 
     usual, moments = updated("")
     assert not calls

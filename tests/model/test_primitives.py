@@ -1,5 +1,7 @@
 """Gradients written out against those that JAX derives; dropout and its bits."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -42,7 +42,7 @@ def config(small_config):
 @pytest.fixture(scope="module")
 def state(config, random_batch, compiled_update):
     """A state after one update, so that Adam has something to remember."""
-    first = jax.jit(partial(init_state, config.model))(jax.random.key(config.train.seed))
+    first = jax.jit(partial(init_state, config))(jax.random.key(config.train.seed))
     return compiled_update(config)(first, random_batch())[0]
 
 
@@ -151,9 +151,9 @@ def test_a_state_with_something_that_is_not_a_number_is_not_saved(tmp_path, conf
 
 def test_the_usual_norm_of_gradients_goes_along(tmp_path, config, state):
     config = dataclasses.replace(config, optimizer=OptimizerConfig(skip_spikes=10))
-    save(tmp_path, config, (at(state, 3).replace(usual_norm=jnp.float32(1.25)), None))
+    save(tmp_path, config, (at(state, 3).replace(norm_average=jnp.float32(1.25)), None))
     restored, _ = restore(tmp_path, config)
-    assert restored.usual_norm == 1.25
+    assert restored.norm_average == 1.25
 
 
 def test_saving_behind_a_later_checkpoint_is_an_error(tmp_path, config, state):

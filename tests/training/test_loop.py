@@ -9,7 +9,7 @@ import pytest
 
 from transformer.config import Config, TrainConfig
 from transformer.training import loop
-from transformer.training.step import Report, init_state
+from transformer.training.step import StepMetrics, init_state
 
 
 class GivenUpError(Exception):
@@ -23,13 +23,13 @@ class Recorder:
         self.calls = []
         self.stop_after, self.over_after, self.skipped = stop_after, over_after, skipped
 
-    def update(self, state, batch):
-        step = state.step + 1
+    def update(self, state, batch, step):
+        assert step == state.step + 1
         self.calls.append(("update", step, batch))
-        return state.replace(step=step), Report(f"sums {step}", None, step in self.skipped)
+        return state.replace(step=step), StepMetrics(f"sums {step}", None, step in self.skipped)
 
-    def report(self, step, told):
-        assert told.sums == f"sums {step}"
+    def report(self, step, metrics):
+        assert metrics.sums == f"sums {step}"
         self.calls.append(("report", step))
 
     def give_up(self, state, batch):
@@ -48,7 +48,7 @@ class Recorder:
 @cache
 def some_state():
     """A state without its arrays: only shapes."""
-    return jax.eval_shape(partial(init_state, Config().model), jax.random.key(0))
+    return jax.eval_shape(partial(init_state, Config()), jax.random.key(0))
 
 
 def run(recorder, first_step=0, clock=None, **settings):

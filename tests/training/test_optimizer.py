@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainConfig
-from transformer.training.optimizer import adam, clipping, hyperparameters, learning_rate
+from transformer.training.optimizer import learning_rate, make_optimizer
 
 
 def config_with(steps=100_000, **optimizer):
@@ -20,33 +20,29 @@ def config_with(steps=100_000, **optimizer):
     )
 
 
-def rate_of(config, step):
-    return learning_rate(config.model, hyperparameters(config), step)
-
-
 def equation_3(step, warmup=4000):
     return 512**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
 @pytest.mark.parametrize("step", [1, 2, 100, 3999, 4000, 4001, 8000, 100_000])
 def test_schedule_equals_equation_3_with_steps_counted_from_1(step):
-    assert float(rate_of(config_with(), step)) == pytest.approx(equation_3(step), rel=1e-5)
+    assert float(learning_rate(config_with(), step)) == pytest.approx(equation_3(step), rel=1e-5)
 
 
 def test_schedule_peaks_at_the_end_of_the_warm_up():
-    rates = np.asarray(rate_of(config_with(warmup_steps=40), jnp.arange(1, 201)))
+    rates = np.asarray(learning_rate(config_with(warmup_steps=40), np.arange(1, 201)))
     assert rates.argmax() == 39
     assert (np.diff(rates[:40]) > 0).all() and (np.diff(rates[39:]) < 0).all()
 
 
 def test_scale_multiplies_the_schedule():
-    rate = rate_of(config_with(scale=2.5), 100)
+    rate = learning_rate(config_with(scale=2.5), 100)
     assert float(rate) == pytest.approx(2.5 * equation_3(100), rel=1e-5)
 
 
 def test_cooldown_leaves_the_rest_alone_and_falls_to_nearly_nothing_in_a_straight_line():
     config = config_with(steps=1000, cooldown_steps=100, warmup_steps=10)
-    factor = [float(rate_of(config, step)) / equation_3(step, 10) for step in range(1, 1001)]
+    factor = [float(learning_rate(config, step)) / equation_3(step, 10) for step in range(1, 1001)]
     np.testing.assert_allclose(factor[:900], 1, rtol=1e-5)
     assert 0 < factor[-1] < 0.011
     np.testing.assert_allclose(np.diff(factor[901:]), -0.01, atol=1e-5)
@@ -61,14 +57,13 @@ START = {"w": jnp.ones((3, 2)), "b": jnp.zeros(4)}
 
 
 def ours(config, gradients):
-    """Parameters after updates by these gradients, as `step.apply` makes them of their mean."""
-    numbers = hyperparameters(config)
-    params, state = START, optax.scale_by_adam().init(START)
+    """Parameters after updates by these mean gradients, as `step.apply_gradients` makes them."""
+    params, state = START, make_optimizer(config.optimizer, 0.0).init(START)
     for step, gradient in enumerate(gradients, start=1):
         gradient = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradient)
-        directions, state = adam(numbers, state, gradient, jnp.array(True))
-        rate = learning_rate(config.model, numbers, step)
-        params = jax.tree.map(lambda p, d, rate=rate: p - rate * d, params, directions)
+        optimizer = make_optimizer(config.optimizer, learning_rate(config, step))
+        updates, state = optimizer.update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
     return params
 
 
@@ -88,7 +83,7 @@ def test_adam_equals_the_algorithm_written_out():
 
 def test_adam_equals_optaxs_with_other_settings():
     config = config_with(warmup_steps=5, beta_1=0.8, beta_2=0.9, epsilon=1e-3)
-    optimizer = optax.adam(lambda count: rate_of(config, count + 1), b1=0.8, b2=0.9, eps=1e-3)
+    optimizer = optax.adam(lambda count: learning_rate(config, count + 1), b1=0.8, b2=0.9, eps=1e-3)
     params, state = START, optimizer.init(START)
     for gradient in gradients_of_three_updates():
         gradient = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradient)
@@ -100,6 +95,7 @@ def test_adam_equals_optaxs_with_other_settings():
 
 @pytest.mark.parametrize("limit, factor", [(0.0, 1.0), (3.0, 1.0), (1.0, 0.5)])
 def test_a_gradient_longer_than_the_limit_is_shortened_to_it(limit, factor):
-    numbers = hyperparameters(config_with(clip_norm=limit))
-    assert clipping(numbers, jnp.float32(2.0)) == factor
-    assert clipping(numbers, jnp.float32(0.0)) == 1.0
+    optimizer = make_optimizer(config_with(clip_norm=limit).optimizer, 1.0)
+    gradient = jax.tree.map(jnp.zeros_like, START) | {"b": jnp.asarray([0.0, 2.0, 0.0, 0.0])}
+    _, state = optimizer.update(gradient, optimizer.init(START), START)
+    np.testing.assert_allclose(optax.tree.get(state, "mu")["b"][1], 0.1 * 2 * factor, rtol=1e-6)

@@ -8,7 +8,14 @@ import pytest
 
 from transformer.errors import UserError
 from transformer.training import programs, sharding
-from transformer.training.programs import Updates, compile_update, operations
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import (
+    Updates,
+    compile_update,
+    jit_update,
+    new_state,
+    operations,
+)
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -39,17 +46,18 @@ def test_updates_are_those_of_jit_and_each_shape_is_compiled_once(
     small_config, two_batches, compilations
 ):
     config, mesh = small_config(), sharding.make_mesh()
-    plain = sharding.jit_update(mesh, config)
-    expected, state = (sharding.new_state(mesh, config) for _ in range(2))
+    plain = jit_update(mesh, config)
+    expected, state = (new_state(mesh, config) for _ in range(2))
     updates = Updates(mesh, config, two_batches, free=lambda: 10**9)
     assert "1 smaller ones follow" in updates.told
     for batch in two_batches:  # all is compiled, and the rest that JAX needs for one update
-        expected, _ = plain(expected, sharding.shard_batch(mesh, batch))
-        state, _ = updates(state, batch)
+        expected, _ = plain(expected, sharding.shard_batch(mesh, batch), learning_rate(config, 1))
+        state, _ = updates(state, batch, 1)
     before = len(compilations)
     for batch in two_batches * 2:
-        expected, report = plain(expected, sharding.shard_batch(mesh, batch))
-        state, told = updates(state, batch)
+        rows = sharding.shard_batch(mesh, batch)
+        expected, report = plain(expected, rows, learning_rate(config, 2))
+        state, told = updates(state, batch, 2)
         assert float(told.sums.loss) == float(report.sums.loss)
     updates.close()
     assert len(compilations) == before
@@ -95,16 +103,16 @@ def test_what_goes_wrong_in_the_background_is_said_when_it_is_needed(
     monkeypatch.setattr(programs, "compile_update", compiled)
     config, mesh = small_config(), sharding.make_mesh()
     updates = Updates(mesh, config, two_batches, free=lambda: None)
-    state, _ = updates(sharding.new_state(mesh, config), two_batches[1])
+    state, _ = updates(new_state(mesh, config), two_batches[1], 1)
     with pytest.raises(MemoryError, match="of XLA"):
-        updates(state, two_batches[0])
+        updates(state, two_batches[0], 2)
     updates.close()
 
 
 def test_a_program_needs_what_its_state_and_batch_hold(small_config, two_batches):
     config, mesh = small_config(), sharding.make_mesh()
     program = compile_update(mesh, config, two_batches[1])
-    state = sharding.new_state(mesh, config)
+    state = new_state(mesh, config)
     state = state.replace(key=jax.random.key_data(state.key))
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     assert held < program.arguments < held + 5000
@@ -119,8 +127,8 @@ def test_operations_are_nearly_those_that_xla_counts(small_config, random_batch,
     wide = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 128, "d_ff": 256, "num_heads": 2}
     config = small_config(model=wide | {"dropout": 0.1}, r_drop=r_drop)
     batch = random_batch(rows=8, source_length=16, target_length=16)
-    state = jax.eval_shape(partial(sharding.new_state, sharding.make_mesh(), config))
+    state = jax.eval_shape(partial(new_state, sharding.make_mesh(), config))
     mesh = jax.make_mesh((1,), ("data",), devices=jax.devices()[:1])
-    update = sharding.jit_update(mesh, config)
-    counted = update.func.lower(*update.args, state, batch).compile().cost_analysis()["flops"]
+    lowered = jit_update(mesh, config).lower(state, batch, np.float32(0))
+    counted = lowered.compile().cost_analysis()["flops"]
     assert operations(config, batch) == pytest.approx(counted, rel=0.15)

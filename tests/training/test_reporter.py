@@ -9,11 +9,11 @@ from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
 from transformer.training.reporter import Reporter
-from transformer.training.step import Report
+from transformer.training.step import StepMetrics
 
 
 def told(gradient_norm=1.0, skipped=False, **sums):
-    return Report(LossSums(**sums), gradient_norm, skipped)
+    return StepMetrics(LossSums(**sums), gradient_norm, skipped)
 
 
 @pytest.fixture

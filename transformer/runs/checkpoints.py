@@ -196,7 +196,8 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
 
 def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
     items, described = read(manager, step, jax.eval_shape(_items, state_shapes(config)))
-    return _join(items["params"], items["optimizer"]), _progress(step, described)
+    state = _join(state_shapes(config), items["params"], items["optimizer"])
+    return state, _progress(step, described)
 
 
 def _move_aside(folder: Path, error: DamageError) -> None:
@@ -338,21 +339,24 @@ def _optimizer_item(state: TrainState) -> dict:
     """What Orbax stores beside the parameters; a random key travels as its two words. Where the
     model is a moving average, the weights that the next update begins with are here."""
     key = jax.random.key_data(state.key)
-    item = {"step": state.step, "opt_state": state.opt_state, "key": key}
+    [opt_state] = filter(jax.tree.leaves, state.opt_state)  # of the parts of the chain one has any
+    item = {"step": state.step, "opt_state": opt_state, "key": key}
     if state.average is not None:
         item["params"] = state.params
-    if state.usual_norm is not None:
-        item["usual_norm"] = state.usual_norm
+    if state.norm_average is not None:
+        item["usual_norm"] = state.norm_average
     return item
 
 
-def _join(params: Params, optimizer: dict) -> TrainState:
+def _join(shapes: TrainState, params: Params, optimizer: dict) -> TrainState:
     key = jax.random.wrap_key_data(jnp.asarray(optimizer["key"]))
+    opt_state = optimizer["opt_state"]
+    chain = tuple(opt_state if jax.tree.leaves(part) else part for part in shapes.opt_state)
     return TrainState(
         optimizer["step"],
         optimizer.get("params", params),
-        optimizer["opt_state"],
+        chain,
         key,
-        params if "params" in optimizer else None,
+        None if shapes.average is None else params,
         optimizer.get("usual_norm"),
     )

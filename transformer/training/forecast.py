@@ -6,14 +6,20 @@ import time
 from collections.abc import Iterator, Sequence
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from transformer.config import Config
 from transformer.machine.memory import free_memory, peak_memory
 from transformer.machine.targets import Target
 from transformer.model.batch import Batch
-from transformer.training import sharding
-from transformer.training.programs import USABLE, Program, compile_update, operations
+from transformer.training.programs import (
+    USABLE,
+    Program,
+    compile_update,
+    new_state,
+    operations,
+)
 
 RUNS = 3
 """Updates of each shape that are timed, after one that is not."""
@@ -32,7 +38,7 @@ def forecast(
     devices of the mesh are sold for, where they are not there; else updates are made, and timed.
     """
     free = free_memory() if target is None else target.memory
-    state = sharding.new_state(mesh, config) if target is None else None
+    state = new_state(mesh, config) if target is None else None
     programs, epoch = [], 0.0
     yield HEADER
     for batch, count in sorted(samples, key=lambda s: operations(config, s[0]), reverse=True):
@@ -62,8 +68,8 @@ def _timed(program, state, batch):
     seconds = []
     for _ in range(RUNS + 1):
         begun = time.perf_counter()
-        state, told = program.run(state, batch)
-        jax.block_until_ready((state.step, told))
+        state, metrics = program.run(state, batch, np.float32(0))
+        jax.block_until_ready((state.step, metrics))
         seconds.append(time.perf_counter() - begun)
     return statistics.median(seconds[1:]), state
 

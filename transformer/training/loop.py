@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 from transformer.config import TrainConfig
 from transformer.model.batch import Batch
-from transformer.training.step import Report, TrainState
+from transformer.training.step import StepMetrics, TrainState
 
 Position = TypeVar("Position")
 
@@ -63,8 +63,8 @@ def train(
     settings: TrainConfig,
     state: TrainState,
     stream: Iterator[tuple[Batch, Position]],
-    update: Callable[[TrainState, Batch], tuple[TrainState, Report]],
-    report: Callable[[int, Report], None],
+    update: Callable[[TrainState, Batch, int], tuple[TrainState, StepMetrics]],
+    report: Callable[[int, StepMetrics], None],
     give_up: Callable[[TrainState, Batch], NoReturn],
     checkpoint: Callable[[TrainState, Position, bool], None],
     clock: Clock,
@@ -73,27 +73,28 @@ def train(
 ) -> TrainState:
     """Updates until `settings.steps`, or until `is_over()` or `should_stop()`.
 
-    report(step, told) is called for every update, a few updates late; at once after one that was
-    skipped. give_up(state, batch) is called when `MOST_SKIPPED` were, with the state that the last
-    of them left as it was, but for its step, and with what it read.
+    update(state, batch, step) makes update number `step`. report(step, metrics) is called for every
+    update, a few updates late; at once after one that was skipped. give_up(state, batch) is called
+    when `MOST_SKIPPED` were skipped in a row, with the state that the last of them left as it was,
+    except for its step, and with what it read.
     checkpoint(state, position, validate) is called every `validate_every` updates and at the end,
     and, with `validate` false, when the loop is asked to stop in between. `position` is the
     stream's after the last batch used.
     """
-    waiting: deque[tuple[int, Report, Batch]] = deque()
+    pending: deque[tuple[int, StepMetrics, Batch]] = deque()
     step, skipped = int(state.step), 0
     while step < settings.steps and not is_over():
         batch, position = next(stream)
-        state, told = update(state, batch)
         step += 1
-        waiting.append((step, told, batch))
+        state, metrics = update(state, batch, step)
+        pending.append((step, metrics, batch))
         stopping = should_stop()
         validating = step % settings.validate_every == 0 or step == settings.steps
         pausing = stopping or validating
-        while len(waiting) > (0 if pausing or skipped else MAX_IN_FLIGHT):
-            number, told, batch = waiting.popleft()
-            report(number, told)
-            skipped = skipped + 1 if told.skipped else 0
+        while len(pending) > (0 if pausing or skipped else MAX_IN_FLIGHT):
+            number, metrics, batch = pending.popleft()
+            report(number, metrics)
+            skipped = skipped + 1 if metrics.skipped else 0
             if skipped == MOST_SKIPPED:
                 give_up(state, batch)
         if pausing:

@@ -7,19 +7,29 @@ background, in the order in which they are needed, while updates are made with t
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
-from transformer.config import Config
+from transformer.config import Config, ModelConfig
 from transformer.errors import UserError
 from transformer.model.batch import Batch
 from transformer.model.operations import pair_operations
+from transformer.model.params import Params
 from transformer.training import sharding
-from transformer.training.optimizer import hyperparameters
-from transformer.training.step import Report, TrainState, state_shapes
+from transformer.training.loss import LossSums
+from transformer.training.optimizer import learning_rate
+from transformer.training.step import (
+    StepMetrics,
+    TrainState,
+    init_state,
+    state_shapes,
+    update,
+)
+from transformer.training.validation import sentence_sums
 
 USABLE = 0.9
 """Of the memory that is left: libraries take some that XLA does not know of, and some lies idle."""
@@ -30,19 +40,53 @@ HELD = 3
 Shape = tuple[tuple[int, ...], ...]
 
 
+def new_state(mesh: Mesh, config: Config, params: Params | None = None) -> TrainState:
+    """The state before the first update on the devices, with these parameters or those that
+    `train.seed` gives."""
+    places = sharding.layout(mesh, config, state_shapes(config))
+    build = jax.jit(partial(init_state, config), out_shardings=places)
+    return build(jax.random.key(config.train.seed), params)
+
+
+def jit_update(
+    mesh: Mesh, config: Config
+) -> Callable[[TrainState, Batch, np.float32], tuple[TrainState, StepMetrics]]:
+    """`step.update` compiled for the mesh: of a state, which it gives up, a batch from
+    `shard_batch` and a learning rate."""
+    config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
+    copied, places = sharding.replicated(mesh), sharding.layout(mesh, config, state_shapes(config))
+    return jax.jit(
+        partial(update, config, layout=sharding.Layout(mesh, places.params)),
+        in_shardings=(places, sharding.split_over(mesh), copied),
+        out_shardings=(places, copied),
+        donate_argnums=0,
+    )
+
+
+def jit_sentence_sums(mesh: Mesh, config: ModelConfig) -> Callable[[Params, Batch], LossSums]:
+    """`sentence_sums` compiled for the mesh; what it finds is in every process."""
+    compiled = jax.jit(
+        partial(sentence_sums, config),
+        in_shardings=(sharding.replicated(mesh), sharding.split_over(mesh)),
+        out_shardings=sharding.replicated(mesh),
+    )
+    return lambda params, batch: compiled(params, sharding.shard_batch(mesh, batch))
+
+
 @dataclass(frozen=True)
 class Program:
     """An update compiled for one shape, and what it takes on each device.
 
-    run         from a state, which it gives up, and a batch to the next state and a report
-    arguments   bytes of state, batch and settings, which are there when it begins
+    run         from a state, which it gives up, a batch and a learning rate to the next state and
+                the metrics of the update
+    arguments   bytes of state and batch, which are there when it begins
     results     bytes that its results need beside them: the new state takes the place of the old
     temporaries bytes in between
     moved       bytes read and written, where the compiler says so
     seconds     that compiling took
     """
 
-    run: Callable[[TrainState, Batch], tuple[TrainState, Report]]
+    run: Callable[[TrainState, Batch, np.float32], tuple[TrainState, StepMetrics]]
     arguments: int
     results: int
     temporaries: int
@@ -70,9 +114,9 @@ def compile_update(
     # Which kernel is quickest an absent GPU cannot try.
     compiled = lowered.compile({"xla_gpu_autotune_level": 0} if platform == "cuda" else None)
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
-    numbers, parts = hyperparameters(config), config.train.micro_batches
+    steps = config.train.micro_batches
     return Program(
-        lambda state, batch: compiled(numbers, state, sharding.shard_batch(mesh, batch, parts)),
+        lambda state, batch, rate: compiled(state, sharding.shard_batch(mesh, batch, steps), rate),
         memory.argument_size_in_bytes,
         memory.output_size_in_bytes - memory.alias_size_in_bytes,
         memory.temp_size_in_bytes,
@@ -83,10 +127,9 @@ def compile_update(
 
 def traced_update(mesh: Mesh, config: Config, batch: Batch) -> jax.stages.Traced:
     """The update of such batches, not yet compiled; no weight is made."""
-    update = sharding.jit_update(mesh, config)
     rows = sharding.filled(mesh, batch, config.train.micro_batches)
     rows = jax.tree.map(lambda ids: jax.ShapeDtypeStruct(ids.shape, ids.dtype), rows)
-    return update.func.trace(*update.args, state_shapes(config), rows)
+    return jit_update(mesh, config).trace(state_shapes(config), rows, np.float32(0))
 
 
 def operations(config: Config, batch: Batch) -> int:
@@ -125,6 +168,7 @@ class Updates:
         update is to be made. `free`: tells the bytes that a device has left, when the largest is
         compiled, since compiling takes memory too. Raises UserError where that needs more."""
         self.told, self.is_tight = "", False
+        self._learning_rate = partial(learning_rate, config)
         self._compiler = ThreadPoolExecutor(1, "compiler")
         self._programs: dict[Shape, Future[Program]] = {}
         by_size = sorted(samples := list(samples), key=partial(operations, config))
@@ -150,9 +194,13 @@ class Updates:
         on_cpu = jax.default_backend() == "cpu"
         self.is_tight = on_cpu and left is not None and HELD * program.beside > USABLE * left
 
-    def __call__(self, state: TrainState, batch: Batch) -> tuple[TrainState, Report]:
-        """Waits where the program is not there yet. Gives up the old state."""
-        return self._programs[_shape(batch)].result().run(state, batch)
+    def __call__(
+        self, state: TrainState, batch: Batch, step: int
+    ) -> tuple[TrainState, StepMetrics]:
+        """Update number `step`, the first of which is 1. Waits where the program is not there yet.
+        Gives up the old state."""
+        program = self._programs[_shape(batch)].result()
+        return program.run(state, batch, self._learning_rate(step))
 
     def cancel(self) -> None:
         """Compiles no more than what is being compiled."""

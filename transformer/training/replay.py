@@ -1,5 +1,6 @@
 """An update once more, to look at what was wrong with it: the norms of each layer."""
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,8 +14,7 @@ from transformer.model.batch import Batch
 from transformer.model.params import Params, by_name
 from transformer.training import sharding
 from transformer.training.loss import LossSums
-from transformer.training.optimizer import hyperparameters
-from transformer.training.step import TrainState, next_gradients
+from transformer.training.step import TrainState, gradients
 
 
 class Norms(NamedTuple):
@@ -31,10 +31,10 @@ def replayed(
     mesh: Mesh, config: Config, state: TrainState, batch: Batch
 ) -> tuple[LossSums, Params]:
     """What the update after this state computes of a batch: the sums, and the mean gradient."""
-    model, parts = sharding.fitted(config.model, mesh.devices.flat[0]), config.train.micro_batches
-    compute = jax.jit(partial(next_gradients, model, parts, mesh.size))
-    batch = sharding.shard_batch(mesh, batch, parts)
-    grads, sums = compute(hyperparameters(config), state, batch)
+    config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
+    batch = sharding.shard_batch(mesh, batch, config.train.micro_batches)
+    key = jax.random.fold_in(state.key, state.step)
+    grads, sums = jax.jit(partial(gradients, config, devices=mesh.size))(state.params, batch, key)
     return sums, jax.tree.map(lambda gradient: gradient / sums.tokens, grads)
 
 

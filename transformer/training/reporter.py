@@ -13,7 +13,7 @@ from transformer.config import Config
 from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
-from transformer.training.step import Report
+from transformer.training.step import StepMetrics
 
 NEW_MODEL = 3
 """So many times what guessing has is more than a new model can have, in nats a token."""
@@ -68,17 +68,17 @@ class Reporter:
         """The sums of the updates since the last report, and the seconds that they took."""
         return self.sums | {"seconds": self.clock.seconds - self.since}
 
-    def update(self, step: int, told: Report) -> None:
-        """Takes what an update tells; what a skipped one does is said, and in no mean."""
-        if told.skipped:
-            loss = float(told.sums.loss) / max(float(told.sums.tokens), 1)
+    def update(self, step: int, metrics: StepMetrics) -> None:
+        """Adds the metrics of an update; one that was skipped is printed, and is in no mean."""
+        if metrics.skipped:
+            loss = float(metrics.sums.loss) / max(float(metrics.sums.tokens), 1)
             self.say(
                 f"update {step:,} was skipped: loss {loss:.3g} nats/{self.unit}, length of its "
-                f"gradient {float(told.gradient_norm):.3g}"
+                f"gradient {float(metrics.gradient_norm):.3g}"
             )
             self.sums["skipped"] += 1
         else:
-            added = vars(told.sums) | {"gradient_norm": told.gradient_norm, "updates": 1}
+            added = vars(metrics.sums) | {"gradient_norm": metrics.gradient_norm, "updates": 1}
             for name, value in added.items():
                 self.sums[name] += float(value)
         self.durations.append(self.clock.seconds - self.last_update)

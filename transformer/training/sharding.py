@@ -1,6 +1,6 @@
-"""Devices: the only file that knows how many there are.
+"""How state and batches lie on devices.
 
-`update` is a function of the whole batch. Here the state is copied to every device, or split over
+`step.update` is a function of the whole batch. The state is copied to every device, or split over
 them, the batch is split, and the compiler adds the sums between devices: the same program runs on
 one device, on eight, and on those of several machines, each with a process of its own. `jax.pmap`
 is today a wrapper of the same machinery.
@@ -8,9 +8,9 @@ is today a wrapper of the same machinery.
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,17 +21,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from transformer.config import Config, ModelConfig
 from transformer.model.batch import PAD, Batch
 from transformer.model.params import Params
-from transformer.training.loss import LossSums
-from transformer.training.optimizer import hyperparameters
-from transformer.training.step import (
-    Report,
-    TrainState,
-    apply,
-    init_state,
-    next_gradients,
-    state_shapes,
-)
-from transformer.training.validation import sentence_sums
 
 Tree = TypeVar("Tree")
 
@@ -39,6 +28,43 @@ UPDATES_BETWEEN_AGREEMENTS = 20
 
 SMALL = 2**14
 """An array of fewer numbers is not worth splitting."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an update is computed on a mesh of devices; without one, on one device.
+
+    `shardings` are those of the parameters between updates.
+    """
+
+    mesh: Mesh | None = None
+    shardings: Any = None
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        return 1 if self.mesh is None else self.mesh.size
+
+    def active(self) -> AbstractContextManager:
+        """In which an update is traced: the kernel for TPUs asks for the mesh."""
+        if self.mesh is None:
+            return nullcontext()
+        return jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
+
+    def gather(self, params: Params) -> Params:
+        """All parameters on each device."""
+        if self.mesh is None:
+            return params
+        return jax.lax.with_sharding_constraint(params, replicated(self.mesh))
+
+    def scatter(self, grads: Params) -> Params:
+        """Summed gradients where their parameters are."""
+        if self.mesh is None:
+            return grads
+        return jax.lax.with_sharding_constraint(grads, self.shardings)
+
+
+ONE_DEVICE = Layout()
 
 
 def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
@@ -86,21 +112,6 @@ def layout(mesh: Mesh, config: Config, tree: Tree) -> Tree:
         return NamedSharding(mesh, PartitionSpec(*[None] * longest, "data"))
 
     return jax.tree.map(place, tree)
-
-
-def new_state(mesh: Mesh, config: Config) -> TrainState:
-    """The state before the first update, from `train.seed`, as `layout` has it."""
-    build, key = partial(init_state, config.model), jax.random.key(config.train.seed)
-    places = layout(mesh, config, jax.eval_shape(build, key))
-    state = jax.jit(build, out_shardings=places)(key)
-    return begun_with(mesh, config, state, state.params)
-
-
-def begun_with(mesh: Mesh, config: Config, state: TrainState, params: Params) -> TrainState:
-    """The state with these parameters to begin with, and with what else the config keeps."""
-    average = spread(mesh, config, whole(mesh, params)) if config.train.ema_decay else None
-    usual = spread(mesh, config, jnp.float32(0)) if config.optimizer.skip_spikes else None
-    return state.replace(params=params, average=average, usual_norm=usual)
 
 
 def spread(mesh: Mesh, config: Config, tree: Tree) -> Tree:
@@ -153,34 +164,6 @@ def local_copy(params: Params) -> Params:
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
 
 
-def jit_update(
-    mesh: Mesh, config: Config
-) -> Callable[[TrainState, Batch], tuple[TrainState, Report]]:
-    """`step.update` compiled for the mesh, of batches from `shard_batch`. Gives up the old state.
-
-    Where the state is split, each device gets all parameters for its rows of the batch, and of
-    the summed gradient its part, with which it moves its part of the parameters.
-    """
-    copied, model = replicated(mesh), fitted(config.model, mesh.devices.flat[0])
-    places = layout(mesh, config, state_shapes(config))
-
-    def update_on_mesh(numbers, state, batch):
-        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # a TPU's kernel asks for it
-            params = jax.lax.with_sharding_constraint(state.params, copied)
-            parts, every = config.train.micro_batches, state.replace(params=params)
-            grads, sums = next_gradients(model, parts, mesh.size, numbers, every, batch)
-            grads = jax.lax.with_sharding_constraint(grads, places.params)
-            return apply(model, numbers, state, grads, sums)
-
-    compiled = jax.jit(
-        update_on_mesh,
-        in_shardings=(copied, places, split_over(mesh)),
-        out_shardings=(places, copied),
-        donate_argnums=1,
-    )
-    return partial(compiled, hyperparameters(config))
-
-
 def fitted(model: ModelConfig, device: jax.Device) -> ModelConfig:
     """The same model, computed as is quickest on such a device.
 
@@ -193,13 +176,3 @@ def fitted(model: ModelConfig, device: jax.Device) -> ModelConfig:
     if capability[0].isdigit() and float(capability) >= 8:
         return replace(model, accelerator="gpu")
     return model
-
-
-def jit_sentence_sums(mesh: Mesh, config: ModelConfig) -> Callable[[Params, Batch], LossSums]:
-    """`sentence_sums` compiled for the mesh; what it finds is in every process."""
-    compiled = jax.jit(
-        partial(sentence_sums, config),
-        in_shardings=(replicated(mesh), split_over(mesh)),
-        out_shardings=replicated(mesh),
-    )
-    return lambda params, batch: compiled(params, shard_batch(mesh, batch))

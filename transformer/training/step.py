@@ -1,4 +1,5 @@
-"""One update: gradients, then Adam. Pure functions of the whole batch, on however many devices."""
+"""One update: gradients, then the optimizer. Pure functions of the whole batch, on any number of
+devices."""
 
 from functools import partial
 
@@ -9,19 +10,17 @@ from flax import struct
 from jax import Array
 from jaxtyping import Float, Key
 
-from transformer.config import Config, ModelConfig
+from transformer.config import Config
 from transformer.model.batch import Batch
 from transformer.model.params import Params, init_params
 from transformer.training.loss import LossSums, loss_sums
 from transformer.training.optimizer import (
-    Hyperparameters,
-    adam,
-    clipping,
-    is_usable,
-    learning_rate,
+    is_accepted,
+    make_optimizer,
     moving_average,
-    usual_norm,
+    norm_average,
 )
+from transformer.training.sharding import ONE_DEVICE, Layout
 
 
 @struct.dataclass
@@ -30,10 +29,10 @@ class TrainState:
 
     step       updates done, int32
     params     float32
-    opt_state  Adam's moments and count
+    opt_state  the optimizer's state: Adam's moments and count
     key        the one random key; dropout folds the step into it, so resuming is exact
     average    the moving average of `params` (`train.ema_decay`), or None
-    usual_norm what a gradient's norm usually is (`optimizer.skip_spikes`), or None
+    norm_average  the moving average of gradient norms (`optimizer.skip_spikes`), or None
     """
 
     step: Array
@@ -41,7 +40,7 @@ class TrainState:
     opt_state: optax.OptState
     key: Array
     average: Params | None = None
-    usual_norm: Array | None = None
+    norm_average: Array | None = None
 
     @property
     def result(self) -> Params:
@@ -50,74 +49,64 @@ class TrainState:
 
 
 @struct.dataclass
-class Report:
-    """What an update tells of itself: the sums of its batch, the norm of the mean gradient, and
-    whether it was skipped."""
+class StepMetrics:
+    """The sums of a batch, the norm of the mean gradient, and whether the update was skipped."""
 
     sums: LossSums
     gradient_norm: Array
     skipped: Array
 
 
-def init_state(config: ModelConfig, key: Key[Array, ""]) -> TrainState:
-    """The state before the first update."""
+def init_state(config: Config, key: Key[Array, ""], params: Params | None = None) -> TrainState:
+    """The state before the first update, with random parameters if none are given."""
     params_key, dropout_key = jax.random.split(key)
-    params = init_params(config, params_key)
-    return TrainState(jnp.int32(0), params, optax.scale_by_adam().init(params), dropout_key)
-
-
-def state_shapes(config: Config) -> TrainState:
-    """A state without its arrays: their shapes, those that only some configs keep included."""
-    shapes = jax.eval_shape(partial(init_state, config.model), jax.random.key(0))
-    return shapes.replace(
-        average=shapes.params if config.train.ema_decay else None,
-        usual_norm=jax.ShapeDtypeStruct((), jnp.float32) if config.optimizer.skip_spikes else None,
+    params = init_params(config.model, params_key) if params is None else params
+    return TrainState(
+        step=jnp.int32(0),
+        params=params,
+        opt_state=make_optimizer(config.optimizer, 0.0).init(params),
+        key=dropout_key,
+        average=jax.tree.map(jnp.copy, params) if config.train.ema_decay else None,
+        norm_average=jnp.float32(0) if config.optimizer.skip_spikes else None,
     )
 
 
+def state_shapes(config: Config) -> TrainState:
+    """A state without its arrays: shapes alone."""
+    return jax.eval_shape(partial(init_state, config), jax.random.key(0))
+
+
 def update(
-    config: ModelConfig,
-    parts: int,
-    shards: int,
-    numbers: Hyperparameters,
+    config: Config,
     state: TrainState,
     batch: Batch,
-) -> tuple[TrainState, Report]:
+    learning_rate: Float[Array, ""] | float,
+    layout: Layout = ONE_DEVICE,
+) -> tuple[TrainState, StepMetrics]:
     """One optimizer update on one batch, with a dropout of its own.
 
-    The batch passes through the model in `parts`, each spread over `shards` devices.
+    On several devices (`layout`) each has its rows of the batch and all parameters. Where the state
+    is split, each gets its part of the summed gradient and moves its part of the parameters.
     """
-    grads, sums = next_gradients(config, parts, shards, numbers, state, batch)
-    return apply(config, numbers, state, grads, sums)
-
-
-def next_gradients(
-    config: ModelConfig,
-    parts: int,
-    shards: int,
-    numbers: Hyperparameters,
-    state: TrainState,
-    batch: Batch,
-) -> tuple[Params, LossSums]:
-    """What the next update is made of: gradients of the summed loss, and the sums."""
-    key = jax.random.fold_in(state.key, state.step)
-    smoothing, r_drop = numbers.label_smoothing, numbers.r_drop
-    return gradients(config, parts, state.params, batch, smoothing, key, shards, r_drop)
+    with layout.active():
+        key = jax.random.fold_in(state.key, state.step)
+        params = layout.gather(state.params)
+        grads, sums = gradients(config, params, batch, key, layout.devices)
+        return apply_gradients(config, state, layout.scatter(grads), sums, learning_rate)
 
 
 def gradients(
-    config: ModelConfig,
-    parts: int,
+    config: Config,
     params: Params,
     batch: Batch,
-    smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
-    shards: int = 1,
-    r_drop: Float[Array, ""] | None = None,
+    devices: int = 1,
 ) -> tuple[Params, LossSums]:
-    """Gradients of the summed loss, and the sums, added up over `parts` micro-batches."""
-    gradients_of = partial(_gradients, config, shards, smoothing, r_drop)
-    if parts == 1:
+    """Gradients of the summed loss, and the sums, accumulated over `train.micro_batches` parts of
+    the batch, each spread over the devices; `key=None` for no dropout."""
+    steps = config.train.micro_batches
+    gradients_of = partial(_gradients, config, devices)
+    if steps == 1:
         return gradients_of(params, batch, key)
 
     def add_part(total, index_and_part):
@@ -130,48 +119,53 @@ def gradients(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(gradients_of, params, batch, key),
     )
-    total, _ = jax.lax.scan(add_part, zeros, (jnp.arange(parts), _split_rows(batch, parts)))
+    total, _ = jax.lax.scan(add_part, zeros, (jnp.arange(steps), _split_rows(batch, steps)))
     return total
 
 
-def _gradients(config, shards, smoothing, r_drop, params, batch, key):
+def _gradients(config, devices, params, batch, key):
+    smoothing, r_drop = config.train.label_smoothing, config.train.r_drop or None
+
     def summed_loss(params):
-        sums = loss_sums(config, params, batch, smoothing, key, shards, r_drop)
+        sums = loss_sums(config.model, params, batch, smoothing, key, devices, r_drop)
         return sums.loss, sums
 
     return jax.grad(summed_loss, has_aux=True)(params)
 
 
-def _split_rows(batch: Batch, parts: int) -> Batch:
-    """Every `parts`-th row to the same part, so that each stays spread over all devices."""
-    return jax.tree.map(lambda rows: rows.reshape(-1, parts, rows.shape[-1]).swapaxes(0, 1), batch)
+def _split_rows(batch: Batch, steps: int) -> Batch:
+    """Every `steps`-th row to the same part, so that each stays spread over all devices."""
+    return jax.tree.map(lambda rows: rows.reshape(-1, steps, rows.shape[-1]).swapaxes(0, 1), batch)
 
 
-def apply(
-    config: ModelConfig,
-    numbers: Hyperparameters,
+def apply_gradients(
+    config: Config,
     state: TrainState,
     grads: Params,
     sums: LossSums,
-) -> tuple[TrainState, Report]:
+    learning_rate: Float[Array, ""] | float,
+) -> tuple[TrainState, StepMetrics]:
     """The state after an update with the mean gradient a target token.
 
-    Where that cannot be used (`is_usable`) nothing is changed but `step`: selected, since what is
-    no number would be none after a product with zero either.
+    An update that is not accepted (`is_accepted`) changes nothing but `step`: by `where` and not by
+    a multiplication, since 0 * NaN is NaN.
     """
-    with jax.named_scope("adam"):
+    with jax.named_scope("optimizer"):
         norm = optax.tree.norm(grads) / sums.tokens
         # Not a division, whose results XLA would store for all parameters before Adam reads them.
-        share = clipping(numbers, norm) / sums.tokens
+        share = 1 / sums.tokens
         mean = jax.tree.map(lambda gradient: gradient * share, grads)
-        usable = is_usable(numbers, state.usual_norm, norm, sums.loss)
-        directions, opt_state = adam(numbers, state.opt_state, mean, usable)
-        rate = learning_rate(config, numbers, state.step + 1)
-        updates = jax.tree.map(lambda direction: -rate * direction, directions)
+        optimizer = make_optimizer(config.optimizer, learning_rate)
+        updates, opt_state = optimizer.update(mean, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        average = moving_average(numbers, state.average, params, state.step + 1)
-        new = params, average, usual_norm(state.usual_norm, norm)
-        old = state.params, state.average, state.usual_norm
-        params, average, usual = optax.tree.where(usable, new, old)
-    state = TrainState(state.step + 1, params, opt_state, state.key, average, usual)
-    return state, Report(sums, norm, ~usable)
+        new = TrainState(
+            state.step,
+            params,
+            opt_state,
+            state.key,
+            moving_average(config.train.ema_decay, state.average, params, state.step + 1),
+            norm_average(state.norm_average, norm),
+        )
+        accepted = is_accepted(config.optimizer, state.norm_average, norm, sums.loss)
+        new = optax.tree.where(accepted, new.replace(key=None), state.replace(key=None))
+    return new.replace(step=state.step + 1, key=state.key), StepMetrics(sums, norm, ~accepted)
