@@ -42,13 +42,13 @@ from transformer.config import Config
 from transformer.config.files import load_config
 from transformer.config.rules import check
 from transformer.config.settings import Positive
+from transformer.decoding.continuous import search_until_pause
 from transformer.decoding.ensemble import Ensemble
-from transformer.decoding.schedule import proceed
 from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search
 from transformer.errors import UserError
 from transformer.machine.targets import Target, mesh_of
-from transformer.model.cached_decoder import decoding_params, lengthened
+from transformer.model.cached_decoder import decoding_params, grow
 from transformer.model.params import init_params
 from transformer.training.programs import traced_update
 
@@ -141,8 +141,8 @@ def lowered_search(mesh: Mesh, config: Config, length: int, platform: str) -> ja
 
     def search(params, source):
         state = begin_search((model,), settings, (params,), source)
-        state = state.replace(cache=tuple(map(lengthened, state.cache)))
-        return proceed(Ensemble((model,), (params,)), BeamSearch(settings), state)[1]
+        state = state.replace(cache=tuple(map(grow, state.cache)))
+        return search_until_pause(Ensemble((model,), (params,)), BeamSearch(settings), state)[1]
 
     place = SingleDeviceSharding(mesh.devices.flat[0])
     print(f"{settings.batch_sentences} sentences of {length} tokens, beam {settings.beam_size}")

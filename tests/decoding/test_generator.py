@@ -11,7 +11,7 @@ import pytest
 from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.generator import continuations, first_room, make_generator, stream
+from transformer.decoding.generator import continuations, first_capacity, make_generator, stream
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.encoder_decoder import predict
 
@@ -118,7 +118,7 @@ def test_a_line_is_continued_alike_whatever_its_neighbours(build):
 @pytest.mark.parametrize("taken", [0, 7, 31, 255])
 @pytest.mark.parametrize("added", [1, 16, 40, 100, 1000])
 def test_the_room_of_a_long_prompt_is_not_doubled_in_vain(taken, added):
-    first, most = first_room(taken, taken + added), taken + added
+    first, most = first_capacity(taken, taken + added), taken + added
     doubled = first
     while doubled < most:
         doubled *= 2

@@ -9,7 +9,7 @@ import pytest
 
 from transformer.config import DecodeConfig
 from transformer.decoding.sampling import Choice, Sampling, restricted, start_sampling
-from transformer.decoding.search import proceed
+from transformer.decoding.search import search
 from transformer.model.batch import BOS, EOS, PAD
 
 VOCABULARY = 8
@@ -28,13 +28,17 @@ def table_step(cache, tokens):
     return TABLE[tokens], cache
 
 
+def is_open(state):
+    return ~state.done.all()
+
+
 @partial(jax.jit, static_argnums=(1, 2))
 def sampled(choice, length, samples, keys, last):
     """Tokens [B, W, L] and log-probabilities [B, W] of samples that follow tokens `last`."""
     limits = jnp.full(len(keys), length)
     state = start_sampling(choice, {}, limits, length, samples, last, keys)
     method = Sampling(DecodeConfig())
-    result = method.finish(proceed(method, table_step, lambda cache, rows: cache, state, length))
+    result = method.finish(search(method, table_step, lambda cache, rows: cache, state, is_open))
     return result.tokens, result.scores
 
 
@@ -147,7 +151,7 @@ def constrained_tokens(length, **settings):
     limits, last = jnp.full(6, length), jnp.arange(2, VOCABULARY)
     state = start_sampling(choice(end=-1), {}, limits, length, 64, last, keys(6))
     method = Sampling(DecodeConfig(**settings))
-    run = jax.jit(lambda s: proceed(method, table_step, lambda cache, rows: cache, s, length))
+    run = jax.jit(lambda s: search(method, table_step, lambda cache, rows: cache, s, is_open))
     return np.asarray(method.finish(run(state)).tokens).reshape(-1, length)
 
 

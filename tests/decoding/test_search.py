@@ -24,10 +24,10 @@ from transformer.decoding.search import (
     SearchState,
     advance,
     advance_greedily,
+    farthest,
     finish,
     keep_more,
     normalise,
-    proceed,
     search,
     start,
 )
@@ -66,7 +66,17 @@ def run(config, table, limits, max_length, sentences, wanted):
     """A search whose sentence number n begins in state sentences[n]."""
     cache = {"state": jnp.repeat(sentences, config.beam_size)}
     step = partial(table_step, table)
-    return search(config, step, take_rows, cache, limits, max_length, wanted)
+    state = start(config, cache, limits, max_length)
+    return finish(config, advanced(BeamSearch(config, wanted), step, state))
+
+
+def advanced(method, step, state, position=2**30):
+    """The search when its sentences have `position` tokens, or all are finished."""
+
+    def goes_on(state):
+        return (farthest(state) < position) & ~state.done.all()
+
+    return search(method, step, take_rows, state, goes_on)
 
 
 def run_on(config, table, limits, max_length=None, sentences=None, wanted=1):
@@ -481,7 +491,7 @@ def test_sequences_begin_with_the_prefix_and_the_best_of_those_is_found(
     limits = jnp.asarray([longest, longest])
     state = start(config, cache, limits, longest, prefix=rows)
     step = partial(table_step, table)
-    result = finish(config, proceed(BeamSearch(config), step, take_rows, state, longest))
+    result = finish(config, advanced(BeamSearch(config), step, state))
     found = [tuple(t for t in row if t != PAD) for row in np.asarray(result.tokens)[:, 0].tolist()]
     assert found[0][: len(prefix)] == prefix
     [free] = run_on(config, table, [longest], sentences=[1]).tokens[:, 0].tolist()
@@ -581,11 +591,11 @@ def test_a_search_can_pause_anywhere():
     limits = jnp.asarray([2, 6, 4])
     begun = start(config, {"state": jnp.repeat(jnp.arange(3), 3)}, limits, length)
     method = BeamSearch(config)
-    whole = finish(config, proceed(method, step, take_rows, begun, length))
+    whole = finish(config, advanced(method, step, begun))
     for position in range(length):
-        paused = proceed(method, step, take_rows, begun, position)
+        paused = advanced(method, step, begun, position)
         np.testing.assert_array_equal(paused.position[~paused.done], position)
-        resumed = finish(config, proceed(method, step, take_rows, paused, length))
+        resumed = finish(config, advanced(method, step, paused))
         np.testing.assert_array_equal(resumed.tokens, whole.tokens)
 
 
@@ -608,7 +618,7 @@ def test_a_search_that_keeps_more_finds_the_same_and_others_behind_them(stop):
     def found(kept):
         cache = {"state": jnp.repeat(jnp.arange(12), beam)}
         state = keep_more(start(config, cache, jnp.full(12, 7), 7), kept)
-        return finish(config, proceed(BeamSearch(config, beam), step, take_rows, state, 7))
+        return finish(config, advanced(BeamSearch(config, beam), step, state))
 
     few, more = found(beam), found(2 * beam)
     np.testing.assert_array_equal(few.tokens, more.tokens[:, :beam])

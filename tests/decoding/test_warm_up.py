@@ -7,7 +7,7 @@ import pytest
 from transformer.config import Config, DataConfig, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding import schedule
+from transformer.decoding import continuous
 from transformer.decoding.translator import begin_search, hypotheses, make_translator
 from transformer.decoding.warm_up import SearchShape, compile_search, search_shapes
 
@@ -58,7 +58,7 @@ def test_the_shapes_reach_as_far_as_texts_and_their_translations(translator):
 
 
 def test_nothing_is_compiled_any_more_when_texts_come(translator):
-    compiled = (begin_search, schedule._proceed, schedule._lengthened)
+    compiled = (begin_search, continuous._search, continuous._grow)
     short = replace(translator.settings, max_source_length=30, max_length=30, min_length=20)
     translator = replace(translator, settings=short)
     for shape in search_shapes(translator, [2]):

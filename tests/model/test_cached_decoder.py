@@ -9,15 +9,15 @@ import pytest
 
 from transformer.model.batch import PAD, Batch
 from transformer.model.cached_decoder import (
+    admit,
     decode_step,
     decoding_params,
-    halved,
+    grow,
     init_cache,
-    lengthened,
-    places_needed,
     prefill,
     reorder,
-    seated,
+    required_capacity,
+    shrink,
 )
 from transformer.model.encoder_decoder import encode
 from transformer.model.encoder_decoder import predict as predict_batch
@@ -163,15 +163,15 @@ def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
     for turn in range(34):
         if turn % 5 == 4:  # one place after the other
             place, row = turn // 5 % 2, turn // 5 % len(source)
-            cache = seated(cache, jnp.int32(place), waiting, jnp.int32(row))
+            cache = admit(cache, jnp.int32(place), waiting, jnp.int32(row))
             texts[place], sentences[place] = np.zeros((beam, 0), int), row
-        needed = int(places_needed(cache.position, cache.begins, jnp.zeros(2, bool)))
+        needed = int(required_capacity(cache.position, cache.begins, jnp.zeros(2, bool)))
         assert needed == max(text.shape[1] for text in texts.values()) + 1
         room = cache.ancestry.shape[-1]
         if needed > room:
-            cache = lengthened(cache)
+            cache = grow(cache)
         elif turn % 3 == 0 and room % 2 == 0 and needed <= room // 2:
-            cache = halved(cache)
+            cache = shrink(cache)
         rooms.add(cache.ancestry.shape[-1])
         tokens = generator.integers(3, 23, (2, beam))
         for place in range(2):
@@ -195,6 +195,6 @@ def test_a_cache_without_room_gets_some(small_model, random_params, random_batch
     params, source = random_params(model), random_batch().source
     ready, memory = decoding_params(model, params), encode(model, params, source)
     empty = init_cache(model, ready, memory, len(source), 0, 3)
-    assert places_needed(empty.position, empty.begins, jnp.ones(4, bool)) == 1
-    found, expected = lengthened(empty), init_cache(model, ready, memory, len(source), 16, 3)
+    assert required_capacity(empty.position, empty.begins, jnp.ones(4, bool)) == 1
+    found, expected = grow(empty), init_cache(model, ready, memory, len(source), 16, 3)
     assert jax.tree.all(jax.tree.map(np.array_equal, found, expected))

@@ -16,13 +16,18 @@ from transformer.config import Config, DecodeConfig, GenerateConfig, ModelConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import last_position, longest_text, round_up
+from transformer.decoding.continuous import (
+    State,
+    ensure_capacity,
+    search_to_end,
+    search_until_pause,
+)
 from transformer.decoding.ensemble import Caches, Ensemble, make_ensemble
 from transformer.decoding.lines import continued, one_line
 from transformer.decoding.sampling import Choice, Sampling, start_sampling
-from transformer.decoding.schedule import State, proceed, search_on, with_room
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, keep_more, start
 from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.cached_decoder import FIRST_LENGTH, init_cache, prefill
+from transformer.model.cached_decoder import FIRST_CAPACITY, init_cache, prefill
 from transformer.model.params import Params
 
 PROMPT_LENGTHS = (8, 16, 32, 64, 128, 256)
@@ -105,7 +110,7 @@ def continuations(
     order = iter(sorted(range(len(prompts)), key=lambda i: len(encoded[i])))
     while batch := list(islice(order, generator.prompts_at_once)):
         state = _start(generator, [encoded[i] for i in batch], [numbers[i] for i in batch])
-        result = search_on(generator.ensemble, generator.method, state)
+        result = search_to_end(generator.ensemble, generator.method, state)
         for row, i in enumerate(batch):
             found[i] = _read(generator, prompts[i], encoded[i], result, row)
     _warn_of_truncated(generator, sum(any(o.truncated for o in of_one) for of_one in found))
@@ -128,8 +133,8 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
     state = _start(generator, [ids], [number])
     shown = ""
     while not np.asarray(state.done).all():
-        state = with_room(state)
-        state, result = proceed(generator.ensemble, generator.method, state, tokens=1)
+        state = ensure_capacity(state)
+        state, result = search_until_pause(generator.ensemble, generator.method, state, tokens=1)
         one = _read(generator, prompt, ids, result, 0)[0]
         whole = one.text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
         if whole.startswith(shown):
@@ -157,8 +162,8 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
     settings, ensemble = generator.settings, generator.ensemble
     table, limits = _padded(generator, prompts)
     prompt = table[:, :-1]
-    room = first_room(prompt.shape[1], prompt.shape[1] + settings.max_tokens)
-    caches = _read_prompts(ensemble.models, generator.width, room, ensemble.params, prompt)
+    capacity = first_capacity(prompt.shape[1], prompt.shape[1] + settings.max_tokens)
+    caches = _read_prompts(ensemble.models, generator.width, capacity, ensemble.params, prompt)
     begun = caches, jnp.asarray(limits), settings.max_tokens
     last = jnp.asarray(table[:, -1])
     if isinstance(generator.method, BeamSearch):
@@ -175,13 +180,13 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
     return start_sampling(choice, *begun, generator.width, last, keys)
 
 
-def first_room(taken: int, most: int) -> int:
-    """Tokens that a cache has room for at first, `taken` and some more: so many that doubling them
-    comes to `most`, and hardly beyond."""
-    room = most
-    while (half := -(-room // 2)) >= taken + FIRST_LENGTH:
-        room = half
-    return room
+def first_capacity(taken: int, most: int) -> int:
+    """Tokens that a cache holds at first: `taken` and some more, so that doubling them comes to
+    `most`, and hardly beyond."""
+    capacity = most
+    while (half := -(-capacity // 2)) >= taken + FIRST_CAPACITY:
+        capacity = half
+    return capacity
 
 
 def _padded(
@@ -209,13 +214,13 @@ def _most_added(generator: Generator, prompt: list[int]) -> int:
 def _read_prompts(
     models: tuple[ModelConfig, ...],
     width: int,
-    room: int,
+    capacity: int,
     params: tuple[Params, ...],
     prompts: Int[Array, "B P"],
 ) -> Caches:
     """Caches that have read prompts at once, for `width` hypotheses of each."""
     return tuple(
-        prefill(*member, init_cache(*member, None, len(prompts), room, width), prompts)
+        prefill(*member, init_cache(*member, None, len(prompts), capacity, width), prompts)
         for member in zip(models, params)
     )
 

@@ -4,8 +4,9 @@ A step function reads one token a row and returns the logits for the next one:
 
     step(cache, tokens [R]) -> (logits [R, V], cache)
 
-A search is a value that goes `start -> proceed -> ... -> finish`; `search` does it all.
-`cache` is any tree; `reorder(cache, rows [R])` returns it with its rows taken in that order.
+A search is a value: `start` makes it, `search` advances it, again after every pause, and `finish`
+reads its hypotheses. `cache` is any tree; `reorder(cache, rows [R])` returns it with its rows taken
+in that order.
 """
 
 from collections.abc import Callable
@@ -70,24 +71,6 @@ class SearchResult:
     scores: Array
 
 
-def search(
-    config: DecodeConfig,
-    step: Step,
-    reorder: Reorder,
-    cache: Cache,
-    limits: Int[Array, "B"],
-    max_length: int,
-    wanted: int = 1,
-) -> SearchResult:
-    """Beam search, or greedy search with beam_size 1, until every sentence is done.
-
-    `cache` has beam_size rows a sentence, together; `limits` are at most `max_length`. The search
-    goes on until no open hypothesis can be one of the `wanted` best.
-    """
-    state = start(config, cache, limits, max_length)
-    return finish(config, proceed(BeamSearch(config, wanted), step, reorder, state, max_length))
-
-
 def start(
     config: DecodeConfig,
     cache: Cache,
@@ -140,19 +123,15 @@ class Method(Protocol):
         ...
 
 
-def proceed(
+def search(
     method: Method,
     step: Step,
     reorder: Reorder,
     state: State,
-    position: Int[Array, ""] | int,
+    goes_on: Callable[[State], Bool[Array, ""]],
 ) -> State:
-    """The search when its sentences have `position` tokens, or all are done."""
-    return jax.lax.while_loop(
-        lambda state: (farthest(state) < position) & ~state.done.all(),
-        partial(method.advance, step, reorder),
-        state,
-    )
+    """Advances a search token by token, while `goes_on(state)` is true."""
+    return jax.lax.while_loop(goes_on, partial(method.advance, step, reorder), state)
 
 
 def farthest(state: State) -> Int[Array, ""]:

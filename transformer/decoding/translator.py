@@ -32,10 +32,10 @@ from transformer.decoding.batches import (
     round_up,
     search_batches,
 )
+from transformer.decoding.continuous import search_continuously
 from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.lines import continued, one_line, outer_blanks, split_lines
 from transformer.decoding.long_text import sentences_of
-from transformer.decoding.schedule import search_in_turn
 from transformer.decoding.search import (
     IMPOSSIBLE,
     BeamSearch,
@@ -367,7 +367,7 @@ def search_series(
     begun = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
     if wanted > 1:
         begun = (keep_more(state, 2 * settings.beam_size) for state in begun)
-    return search_in_turn(ensemble, BeamSearch(settings, wanted), begun)
+    return search_continuously(ensemble, BeamSearch(settings, wanted), begun)
 
 
 @partial(jax.jit, static_argnums=(0, 1))

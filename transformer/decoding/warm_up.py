@@ -13,24 +13,24 @@ from transformer.decoding.batches import (
     longest_text,
     round_up,
 )
-from transformer.decoding.schedule import compile_with_room
+from transformer.decoding.continuous import compile_capacity
 from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import Translator, begin_search
 from transformer.model.batch import UNK
-from transformer.model.cached_decoder import FIRST_LENGTH
+from transformer.model.cached_decoder import FIRST_CAPACITY
 
 
 class SearchShape(NamedTuple):
-    """A search for `rows` texts, padded to `length` tokens, with caches for `room` tokens."""
+    """A search for `rows` texts, padded to `length` tokens, with caches of `capacity` tokens."""
 
     rows: int
     length: int
-    room: int
+    capacity: int
 
     @property
     def tokens(self) -> int:
         """How long the text is, or its translation, that needs this shape."""
-        return max(self.length, self.room)
+        return max(self.length, self.capacity)
 
 
 def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchShape]:
@@ -39,12 +39,14 @@ def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchSha
     longest, positions = longest_text(models, settings) + 1, last_position(models)  # EOS
     found, known = [], set()
     for length in [length for before, length in pairwise((0, *LENGTHS)) if before < longest]:
-        reach, rooms = round_up(length, SEARCH_LENGTHS), [FIRST_LENGTH]
+        reach, capacities = round_up(length, SEARCH_LENGTHS), [FIRST_CAPACITY]
         most = longest_output(models, settings, reach)
-        while reach not in known and rooms[-1] < most:  # searches have fewer lengths than texts
-            rooms.append(2 * rooms[-1])
+        while (
+            reach not in known and capacities[-1] < most
+        ):  # searches have fewer lengths than texts
+            capacities.append(2 * capacities[-1])
         known.add(reach)
-        found += map(SearchShape._make, product(rows, [min(length, positions)], rooms))
+        found += map(SearchShape._make, product(rows, [min(length, positions)], capacities))
     return sorted(found, key=lambda shape: (shape.tokens, shape))
 
 
@@ -53,4 +55,4 @@ def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> N
     ensemble, settings = translator.ensemble, translator.settings
     source = pad_sources([[UNK] * (shape.length - 1)] * shape.rows, shape.rows, shape.length)
     state = begin_search(ensemble.models, settings, ensemble.params, source, None)
-    compile_with_room(ensemble, BeamSearch(settings, wanted), state, shape.room)
+    compile_capacity(ensemble, BeamSearch(settings, wanted), state, shape.capacity)

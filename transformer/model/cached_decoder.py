@@ -46,10 +46,11 @@ class DecodeCache:
     """The decoder's state between tokens, for B sentences of W hypotheses each.
 
     Keys and values never move. When a beam search reorders its hypotheses, only `ancestry` does:
-    it says in which of the W places the token of each earlier position was written. After the last
-    of L positions the first is written over, so that sentences can come and go (`seated`).
+    it says for which of the W hypotheses the token of each earlier position was written. The cache
+    is a ring buffer: after the last of L positions the first is overwritten, so that finished
+    sentences can be replaced (`admit`).
 
-    layers    a LayerCache for each layer, of L * W tokens (token t of place w is in row
+    layers    a LayerCache for each layer, of L * W tokens (token t of hypothesis w is in row
               t % L * W + w), and of a memory of S tokens, computed once a sentence, or None
     ancestry  [B, W, L] int32
     begins    [B], at which position each sentence begins
@@ -62,8 +63,8 @@ class DecodeCache:
     position: Array
 
 
-FIRST_LENGTH = 16
-"""Tokens that a cache without room gets room for at first."""
+FIRST_CAPACITY = 16
+"""Tokens that an empty cache without capacity grows to."""
 
 
 def init_cache(
@@ -119,13 +120,14 @@ def prefill(
     context = context.replace(positions=positions, layers=cache.layers)
     _, read, _ = decode(config, params, None, prompts, context)
     layers = tuple(
-        layer.replace(kv=_first_place(layer.kv, kv, beam)) for layer, kv in zip(cache.layers, read)
+        layer.replace(kv=_first_hypothesis(layer.kv, kv, beam))
+        for layer, kv in zip(cache.layers, read)
     )
     return cache.replace(layers=layers, begins=begins, position=jnp.int32(length))
 
 
-def _first_place(kept: KeyValue, kv: KeyValue, beam: int) -> KeyValue:
-    """The cache with the tokens of `kv` in the first of `beam` places of positions 0, 1, ..."""
+def _first_hypothesis(kept: KeyValue, kv: KeyValue, beam: int) -> KeyValue:
+    """The cache with the tokens of `kv` as those of the first hypothesis, at positions 0, 1, ..."""
     rows = slice(0, kv.k.shape[3] * beam, beam)
     return KeyValue(
         kept.k.at[:, :, :, rows].set(kv.k.astype(kept.k.dtype)),
@@ -142,9 +144,9 @@ def decode_step(
     together; the mask keeps each to its own past.
     """
     batch, beam, length = cache.ancestry.shape
-    own_place = jnp.broadcast_to(jnp.arange(beam)[:, None], (batch, beam, 1))
+    own = jnp.broadcast_to(jnp.arange(beam)[:, None], (batch, beam, 1))
     written = cache.position % length
-    ancestry = jax.lax.dynamic_update_slice(cache.ancestry, own_place, (0, 0, written))
+    ancestry = jax.lax.dynamic_update_slice(cache.ancestry, own, (0, 0, written))
     ages = (written - jnp.arange(length)) % length
     positions = (cache.position - cache.begins)[:, None]
     mask = ancestry_mask(ancestry, ages, positions)
@@ -162,7 +164,7 @@ def ancestry_mask(
 ) -> Bool[Array, "B 1 W LW"]:
     """True where a hypothesis looks at its own token or an ancestor's.
 
-    `ages`: how many tokens ago each place was written; `positions`: how many each sentence has
+    `ages`: how many tokens ago each slot was written; `positions`: how many tokens each sentence
     had before.
     """
     batch, beam, length = ancestry.shape
@@ -178,23 +180,23 @@ def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
 
 
 @jax.jit
-def places_needed(
+def required_capacity(
     position: Int[Array, ""], begins: Int[Array, "B"], done: Bool[Array, "B"]
 ) -> Int[Array, ""]:
-    """For how many tokens a cache must have room, so that the next one of each sentence is written
-    over none of a sentence that is not done.
+    """How many tokens a cache must hold, so that the next token of each sentence overwrites none of
+    an unfinished sentence.
 
-    Of the cache it is given `position` and `begins` alone: else it would be compiled for each
-    length.
+    It reads only `position` and `begins` of the cache: otherwise it would be compiled for each
+    capacity.
     """
     return jnp.where(done, 1, position - begins + 1).max()
 
 
-def lengthened(cache: DecodeCache) -> DecodeCache:
-    """The same cache with twice the room, or with room for FIRST_LENGTH tokens if it had none.
+def grow(cache: DecodeCache) -> DecodeCache:
+    """The same cache with twice the capacity, or FIRST_CAPACITY tokens if it had none.
 
-    Each token is there twice then, once in place t % L. The other one counts as older than its
-    sentence, so that it is never seen before it is written over.
+    Growing concatenates the ring with itself; the stale copy of a token, the one that is not in
+    slot t % L, is masked by its age until it is overwritten.
     """
     _, beam, length = cache.ancestry.shape
 
@@ -204,17 +206,17 @@ def lengthened(cache: DecodeCache) -> DecodeCache:
         return jnp.concatenate([array, array], axis)
 
     def longer_kv(kv):
-        first = FIRST_LENGTH * beam
+        first = FIRST_CAPACITY * beam
         return KeyValue(longer(kv.k, 3, first), longer(kv.v, 2, first))
 
     return cache.replace(
         layers=tuple(layer.replace(kv=longer_kv(layer.kv)) for layer in cache.layers),
-        ancestry=longer(cache.ancestry, 2, FIRST_LENGTH),
+        ancestry=longer(cache.ancestry, 2, FIRST_CAPACITY),
     )
 
 
-def halved(cache: DecodeCache) -> DecodeCache:
-    """The same cache with half the room: the latest tokens stay, each in place t % L."""
+def shrink(cache: DecodeCache) -> DecodeCache:
+    """The same cache with half the capacity: the latest tokens stay, each in slot t % L."""
     beam, length = cache.ancestry.shape[1], cache.ancestry.shape[2] // 2
     latest = cache.position - 1 - (cache.position - 1 - jnp.arange(length)) % length
     in_first = latest % (2 * length) < length
@@ -234,20 +236,20 @@ def halved(cache: DecodeCache) -> DecodeCache:
     )
 
 
-def seated(
-    cache: DecodeCache, place: Int[Array, ""], waiting: DecodeCache, row: Int[Array, ""]
+def admit(
+    cache: DecodeCache, slot: Int[Array, ""], pending: DecodeCache, row: Int[Array, ""]
 ) -> DecodeCache:
-    """The cache with the sentence in `row` of another in `place`, where it begins with the next
-    token. The mask hides what its predecessor left there, if that is finite."""
+    """The cache with the pending sentence in `row` of another one in `slot`, where it begins with
+    the next token. The mask hides what its predecessor left there, if that is finite."""
 
     def put(own, other):
         one = jax.lax.dynamic_index_in_dim(other, row)
-        return jax.lax.dynamic_update_index_in_dim(own, one, place, 0)
+        return jax.lax.dynamic_update_index_in_dim(own, one, slot, 0)
 
     def admitted(layer, other):
         return layer.replace(memory=jax.tree.map(put, layer.memory, other.memory))
 
     return cache.replace(
-        layers=tuple(map(admitted, cache.layers, waiting.layers)),
-        begins=cache.begins.at[place].set(cache.position),
+        layers=tuple(map(admitted, cache.layers, pending.layers)),
+        begins=cache.begins.at[slot].set(cache.position),
     )

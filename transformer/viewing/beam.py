@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from transformer.decoding.batches import pad_batch
-from transformer.decoding.schedule import proceed, with_room
+from transformer.decoding.continuous import ensure_capacity, search_until_pause
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch
 from transformer.decoding.translator import Translator, begin_search
 from transformer.model.batch import PAD
@@ -30,7 +30,7 @@ def beam_steps(translator: Translator, sentence: str) -> list[list[Beginning]]:
     state = begin_search(ensemble.models, settings, ensemble.params, source)
     steps = []
     while not np.asarray(state.done)[0]:
-        state, _ = proceed(ensemble, BeamSearch(settings, 1), with_room(state), 1)
+        state, _ = search_until_pause(ensemble, BeamSearch(settings, 1), ensure_capacity(state), 1)
         rows, log_probs = jax.device_get((state.open[0], state.log_probs[0]))
         steps.append(
             [

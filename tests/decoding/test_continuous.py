@@ -1,4 +1,4 @@
-"""A sentence that takes the place of another is searched for as if it were alone."""
+"""Continuous batching finds for each sentence what a search for it alone finds."""
 
 from functools import partial
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from transformer.config import DecodeConfig
-from transformer.decoding import schedule
+from transformer.decoding import continuous
+from transformer.decoding.continuous import Queue, admit
 from transformer.decoding.ensemble import make_ensemble
-from transformer.decoding.schedule import Waiting, seat
 from transformer.decoding.search import BeamSearch
 from transformer.decoding.translator import begin_search, search_batch, search_series
 from transformer.model.batch import EOS, PAD
@@ -76,8 +76,8 @@ def test_sentences_that_follow_each_other_are_found_as_alone(
     settings = DecodeConfig(beam_size=beam, alpha=0.6, max_extra_length=3)
     given = PREFIXES if prefixes else [None] * len(BATCHES)
     halvings = []
-    halve = schedule._halved
-    monkeypatch.setattr(schedule, "_halved", lambda state: halvings.append(1) or halve(state))
+    halve = continuous._shrink
+    monkeypatch.setattr(continuous, "_shrink", lambda state: halvings.append(1) or halve(state))
     members = ensemble(models)
     results = search_series(members, settings, zip(BATCHES, given), wanted)
     assert len(results) == len(BATCHES) and halvings
@@ -105,15 +105,15 @@ def test_constraints_look_at_the_sentence_and_not_at_who_was_there_before(ensemb
         np.testing.assert_array_equal(result.tokens[:, 0], alone.tokens[:, 0])
 
 
-def test_who_is_done_changes_places_with_the_next_who_waits(ensemble):
+def test_a_finished_sentence_changes_places_with_the_next_pending_one(ensemble):
     members, settings = ensemble(), DecodeConfig(beam_size=2)
     begin = partial(begin_search, members.models, settings, members.params)
     state, others = begin(sources([5, 6, 7, 8], 4)), begin(sources([9, 10], 4))
     done = jnp.asarray([False, True, False, True])
     state = state.replace(done=done, scores=state.scores.at[:, 0].set(jnp.arange(4.0)))
-    now, waiting = seat(state, Waiting(others, np.zeros(4, np.int32), np.int32(0)))
-    # The places 1 and 3 are taken; those who have them have something to do.
-    assert waiting.taken == 2 and waiting.places[:2].tolist() == [1, 3]
+    now, queue = admit(state, Queue(others, np.zeros(4, np.int32), np.int32(0)))
+    # Slots 1 and 3 are taken, by sentences that are unfinished.
+    assert queue.admitted == 2 and queue.slots[:2].tolist() == [1, 3]
     assert now.limits.tolist() == [
         state.limits[0],
         others.limits[0],
@@ -121,23 +121,25 @@ def test_who_is_done_changes_places_with_the_next_who_waits(ensemble):
         others.limits[1],
     ]
     assert not now.done.any()
-    assert waiting.state.scores[:2, 0].tolist() == [1.0, 3.0]
+    assert queue.state.scores[:2, 0].tolist() == [1.0, 3.0]
     [cache], [before], [coming] = now.cache, state.cache, others.cache
     for layers in zip(cache.layers, before.layers, coming.layers):
         mine, old, new = (layer.memory for layer in layers)
         np.testing.assert_array_equal(mine.kv.k[::2], old.kv.k[::2])
         np.testing.assert_array_equal(mine.kv.k[1::2], new.kv.k[:2])
         np.testing.assert_array_equal(mine.mask[1::2], new.mask[:2])
-    # Rows of padding are done: they come and go until nobody waits.
-    later, waiting = seat(now.replace(done=done), waiting)
-    assert waiting.taken == 4 and later.done.tolist() == [False, True, False, True]
+    # Rows of padding are finished: they come and go until the queue is empty.
+    later, queue = admit(now.replace(done=done), queue)
+    assert queue.admitted == 4 and later.done.tolist() == [False, True, False, True]
 
 
 def test_a_search_has_the_same_types_before_and_after_a_pause(ensemble):
     """Else it would be compiled twice for each shape."""
     members, settings = ensemble(), DecodeConfig(beam_size=2)
     begun = begin_search(members.models, settings, members.params, sources([5, 6], 2))
-    paused, _ = schedule.proceed(members, BeamSearch(settings), schedule.with_room(begun), 1)
+    paused, _ = continuous.search_until_pause(
+        members, BeamSearch(settings), continuous.ensure_capacity(begun), 1
+    )
 
     def types(state):
         return [(leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(state)]
@@ -145,10 +147,10 @@ def test_a_search_has_the_same_types_before_and_after_a_pause(ensemble):
     assert types(begun) == types(paused)
 
 
-def test_a_search_that_has_not_begun_has_no_room_and_gets_it(ensemble):
+def test_a_search_that_has_not_begun_has_no_capacity_and_gets_it(ensemble):
     members, settings = ensemble(), DecodeConfig(beam_size=2)
     state = begin_search(members.models, settings, members.params, sources([5, 6], 2))
     assert state.cache[0].ancestry.shape[-1] == 0
-    ready = schedule.with_room(state)
+    ready = continuous.ensure_capacity(state)
     assert ready.cache[0].ancestry.shape[-1] == 16
-    assert schedule.with_room(ready) is ready
+    assert continuous.ensure_capacity(ready) is ready
