@@ -132,8 +132,9 @@ def chosen_tag(model, language: str) -> str:
 
 
 def to_safetensors(command: ToSafetensors) -> None:
-    from transformer.interchange.model import load_run, save_plain
+    from transformer.interchange.model import save_plain
     from transformer.interchange.weights import whole
+    from transformer.runs.load import load_run
 
     with whole(command.folder) as folder:
         save_plain(folder, load_run(command.run, command.checkpoint))

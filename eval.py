@@ -31,11 +31,10 @@ def main(words: list[str]) -> None:
         print(kept.replace("\\|", "|"))
         return
 
-    from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.translator import make_translator
     from transformer.evaluation.scores import metrics
     from transformer.machine import devices
-    from transformer.runs.checkpoints import load_params
+    from transformer.runs.load import load_run
 
     devices.demand("any")
 
@@ -45,8 +44,8 @@ def main(words: list[str]) -> None:
     test_sets = chosen(command, config.data)
 
     # The model, and another one.
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
-    params, label = load_params(command.run, config, command.checkpoint)
+    run = load_run(command.run, command.checkpoint, config)
+    params, tokenizers, label = run.params, run.tokenizers, run.label
     translator = make_translator(config, params, tokenizers) if translates else None
     other = load_other(command, config, words) if command.compare else None
     languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
@@ -139,23 +138,22 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
 
     from transformer.config.rules import check
     from transformer.data.languages import translates_alike
-    from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.translator import make_translator
     from transformer.errors import UserError
-    from transformer.runs.checkpoints import load_params
     from transformer.runs.folder import load_run_config
+    from transformer.runs.load import load_run
 
-    run, checkpoint = member(command.compare)
-    other = load_run_config(run)
+    folder, checkpoint = member(command.compare)
+    other = load_run_config(folder)
     if not translates_alike(other.data, config.data):
-        raise UserError(f"--compare: {run} does not translate between these languages")
+        raise UserError(f"--compare: {folder} does not translate between these languages")
     asked = named_settings(words, "decode", vars(config.decode))
     other = replace(other, decode=replace(other.decode, **asked))
     check(other)
-    tokenizers = load_tokenizers(run / "tokenizer", other.data)
-    params, label = load_params(run, other, checkpoint)
+    run = load_run(folder, checkpoint, other)
     search = f"beam {other.decode.beam_size}, alpha {other.decode.alpha}"
-    return make_translator(other, params, tokenizers), f"{run}, checkpoint {label}, {search}"
+    label = f"{folder}, checkpoint {run.label}, {search}"
+    return make_translator(other, run.params, run.tokenizers), label
 
 
 def compare_with(

@@ -26,18 +26,17 @@ def main(words: list[str]) -> None:
     import sys
     from functools import partial
 
-    from transformer.data.vocabularies import load_tokenizers
     from transformer.decoding.generator import continuations, make_generator, stream
     from transformer.machine import devices
-    from transformer.runs.checkpoints import load_params
+    from transformer.runs.load import load_run
 
     devices.demand("any")
     settings = command.generate
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
-    params, label = load_params(command.run, config, command.checkpoint)
+    run = load_run(command.run, command.checkpoint, config)
+    params, tokenizers = run.params, run.tokenizers
     [side] = config.data.sides
     language = getattr(config.data, side)
-    print(f"{command.run}, {language}, checkpoint {label}", file=sys.stderr)
+    print(f"{command.run}, {language}, checkpoint {run.label}", file=sys.stderr)
     if config.model.encoder_layers:
         kind = "classes" if config.model.classes else "blanks"
         find = partial(guesses, config, settings, params, tokenizers)

@@ -107,14 +107,13 @@ def load_members(command: TranslateCommand, config: Config):
     """The models, their tokenizers, and which checkpoints they are. Raises UserError for a run of
     another vocabulary."""
     from transformer.data.languages import translates_alike
-    from transformer.data.vocabularies import load_tokenizers
     from transformer.errors import UserError
     from transformer.runs.checkpoints import load_params
     from transformer.runs.folder import load_run_config
+    from transformer.runs.load import load_run
 
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
-    params, label = load_params(command.run, config, command.checkpoint)
-    members = [(config.model, params)]
+    first = load_run(command.run, command.checkpoint, config)
+    members, label = [(config.model, first.params)], first.label
     for run, checkpoint in map(member, command.ensemble):
         other = load_run_config(run)
         if not translates_alike(other.data, config.data):
@@ -127,7 +126,7 @@ def load_members(command: TranslateCommand, config: Config):
         params, label_there = load_params(run, other, checkpoint)
         members.append((other.model, params))
         label += f"; {run}, {label_there}"
-    return members, tokenizers, label
+    return members, first.tokenizers, label
 
 
 if __name__ == "__main__":

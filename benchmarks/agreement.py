@@ -27,14 +27,13 @@ from transformer.config import Config
 from transformer.data.corpus import Split, read_pairs
 from transformer.data.datasets.phrasebook.grammar import DEFINITE, LEXICON
 from transformer.data.tokenizer import Tokenizer
-from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.blanks import logits_of
 from transformer.errors import UserError
 from transformer.machine import devices
 from transformer.model.batch import UNK
 from transformer.model.params import Params
-from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 from transformer.training.validation import Z, ratio
 
 ENDINGS = ("e", "en", "er", "es", "em")
@@ -75,12 +74,12 @@ def main(words: list[str]) -> None:
     config = load_run_config(command.run)
     if config.data.sides != ("source",) or config.data.source != "de" or config.model.classes:
         raise UserError(f"{command.run} is no masked model of German")
-    tokenizer = load_tokenizers(command.run / "tokenizer", config.data).source
-    params, label = load_params(command.run, config, command.checkpoint)
+    run = load_run(command.run, command.checkpoint, config)
+    params, tokenizer = run.params, run.tokenizers.source
     majority = commonest(places(texts(config, "train")))
     found = list(places(texts(config, "test")))
     chosen = [form for part in parts(found) for form in choose(config, params, tokenizer, part)]
-    print(f"{command.run}, checkpoint {label}, test split, {versions('jax')}\n")
+    print(f"{command.run}, checkpoint {run.label}, test split, {versions('jax')}\n")
     print(table(list(rows(found, chosen, majority))))
 
 

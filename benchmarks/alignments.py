@@ -18,11 +18,9 @@ from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.settings import Positive
 from transformer.data.corpus import read_pairs
-from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.alignment import Links, word_links
 from transformer.machine import devices
-from transformer.runs.checkpoints import load_params
-from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 from transformer.viewing.attention import attention_maps
 
 ROUNDS = 8
@@ -86,9 +84,8 @@ def words_of(sentence: str) -> Words:
 def main(words: list[str]) -> None:
     command = parse_script(Command, words, "python -m benchmarks.alignments")
     devices.demand("any")
-    config = load_run_config(command.run)
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
-    params, label = load_params(command.run, config, command.checkpoint)
+    run = load_run(command.run, command.checkpoint)
+    config, params, tokenizers = run.config, run.params, run.tokenizers
     training = [tuple(map(words_of, pair)) for pair in read_pairs(config.data, "train")]
     forward, backward = Model1(training), Model1([(b, a) for a, b in training])
     hits: dict[str, int] = {}
@@ -101,7 +98,7 @@ def main(words: list[str]) -> None:
         for name, weights in ways(cross.weights.mean(1)).items():
             links = word_links(weights, cross.columns[:-1], cross.rows[:-1])
             hits[name] = hits.get(name, 0) + len(agreed & {*links})
-    print(f"{command.run}, {label}: {total:,} links in {command.sentences} sentences\n")
+    print(f"{command.run}, {run.label}: {total:,} links in {command.sentences} sentences\n")
     print(table([{"of": name, "found": f"{n / total:.1%}"} for name, n in hits.items()]))
 
 

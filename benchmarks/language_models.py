@@ -25,12 +25,10 @@ from transformer.data.batching import one_epoch
 from transformer.data.corpus import Split
 from transformer.data.plan import plan_to_score
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
-from transformer.data.vocabularies import load_tokenizers
 from transformer.errors import UserError
 from transformer.machine import devices
 from transformer.model.batch import BOS
-from transformer.runs.checkpoints import load_params
-from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 from transformer.training.validation import estimates, losses_of, sentence_sums
 
 ORDER = 3
@@ -51,10 +49,10 @@ def main(words: list[str]) -> None:
     command = parse_script(LanguageModels, words, "python -m benchmarks.language_models")
     require("nltk")
     devices.demand("any")
-    config = load_run_config(command.run)
+    run = load_run(command.run, command.checkpoint)
+    config, tokenizers = run.config, run.tokenizers
     if config.model.encoder_layers:
         raise UserError(f"{command.run} is no language model: its config has an encoder")
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
 
     def rows(split: Split) -> list[list[str]]:
         return sentences(encode_pairs(config.data, tokenizers, split))
@@ -67,15 +65,14 @@ def main(words: list[str]) -> None:
     discount = min(by_discount, key=by_discount.get)
     ngram = perplexity(kneser_ney(counts, discount), test)
     texts = cut(config.data, encode_pairs(config.data, tokenizers, "test"))
-    params, label = load_params(command.run, config, command.checkpoint)
-    ours = ours_on(config, params, texts)
+    ours = ours_on(config, run.params, texts)
     print(f"{versions('nltk', 'jax')}\ntest split, {sum(map(len, test)):,} tokens\n")
     name = f"Kneser-Ney, order {ORDER}, discount {discount}"
     print(
         table(
             [
                 {"model": name, "perplexity": f"{ngram:.2f}", "95 % interval": "-"},
-                {"model": f"{command.run}, checkpoint {label}", **ours},
+                {"model": f"{command.run}, checkpoint {run.label}", **ours},
             ]
         )
     )

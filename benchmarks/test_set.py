@@ -56,8 +56,8 @@ from transformer.interchange.ctranslate2 import (
 )
 from transformer.model.batch import EOS
 from transformer.model.params import Params
-from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 
 BATCHES = (
     ("examples", 16),
@@ -108,11 +108,11 @@ def main(words: list[str]) -> None:
     require("ctranslate2")
     config = same_search(load_run_config(command.run), command.beam_size)
     sources, references = read_test_set(config, command.sentences)
-    params, label = load_params(command.run, config, command.checkpoint)
+    run = load_run(command.run, command.checkpoint, config)
+    params, tokenizers = run.params, run.tokenizers
     print(f"{machine()}\n{versions('jax', 'ctranslate2')}")
-    print(f"{command.run}, {label}; {len(sources):,} sentences, beam {command.beam_size}\n")
+    print(f"{command.run}, {run.label}; {len(sources):,} sentences, beam {command.beam_size}\n")
 
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     work = Work(command.run, command.checkpoint, config, sources)
     with tempfile.TemporaryDirectory() as folder:
         limit = longest_output(config, sources, tokenizers)
@@ -165,9 +165,8 @@ def longest_output(config: Config, sources: list[str], tokenizers: Tokenizers) -
 
 def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[], Translations]:
     config = replace(work.config, decode=replace(work.config.decode, dtype=dtype))
-    tokenizers = load_tokenizers(work.run / "tokenizer", config.data)
-    params, _ = load_params(work.run, config, work.checkpoint)
-    translator = ours.make_translator(config, params, tokenizers)
+    run = load_run(work.run, work.checkpoint, config)
+    translator = ours.make_translator(config, run.params, run.tokenizers)
     return partial(our_translations, translator, work.sources)
 
 

@@ -19,12 +19,11 @@ from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.settings import Positive
 from transformer.data.corpus import read_pairs
-from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.answers import scored, translated
 from transformer.decoding.requests import Request, as_json, read_request
 from transformer.decoding.translator import make_joint_translator
-from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,8 @@ def main(words: list[str]) -> None:
     command = parse_script(Command, words, "python -m benchmarks.translation_options")
     config = load_run_config(command.run)
     config = replace(config, decode=replace(config.decode, beam_size=command.beam_size))
-    tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
-    params, label = load_params(command.run, config, "best")
-    member = (config.model, params)
+    run = load_run(command.run, config=config)
+    member, tokenizers, label = (config.model, run.params), run.tokenizers, run.label
     one, two = (
         make_joint_translator([member] * count, config.decode, tokenizers) for count in (1, 2)
     )

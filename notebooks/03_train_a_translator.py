@@ -135,15 +135,14 @@ print(f"{-(wanted * np.log(wanted)).sum():.2f} nats a token")
 # %%
 import jax
 
-from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.translator import make_translator, translate
 from transformer.machine import devices
-from transformer.runs.checkpoints import load_params
+from transformer.runs.load import load_run
 
 jax.config.update("jax_num_cpu_devices", 4)  # where the CPU computes, for the last section
 devices.demand("any")  # numbers of 32 bits; what is compiled is kept
-tokenizers = load_tokenizers(run / "tokenizer", config.data)
-params, which = load_params(run, config, "best")
+trained = load_run(run)
+params, tokenizers = trained.params, trained.tokenizers
 translator = make_translator(config, params, tokenizers)
 sentences = [
     "If it rains, the children cannot visit the museum.",

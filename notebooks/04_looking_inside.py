@@ -57,14 +57,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from transformer.data.corpus import read_pairs
-from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.alignment import alignments
 from transformer.decoding.translator import hypotheses, make_translator, translate
 from transformer.evaluation.scores import bleu
 from transformer.machine import devices
 from transformer.model.params import init_params, tables
-from transformer.runs.checkpoints import load_params
-from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 from transformer.viewing.attention import attention_maps
 from transformer.viewing.beam import beam_steps
 from transformer.viewing.plots import draw_beam, draw_heads, draw_weights
@@ -76,14 +74,13 @@ subprocess.run(
 
 devices.demand("any")  # numbers of 32 bits; what is compiled is kept
 np.set_printoptions(precision=3, suppress=True)
-config = load_run_config(run)
-tokenizers = load_tokenizers(run / "tokenizer", config.data)
-params, which = load_params(run, config, "best")
+trained = load_run(run)
+config, params, tokenizers = trained.config, trained.params, trained.tokenizers
 translator = make_translator(config, params, tokenizers)
 
 sentence = "I know that the girl has bought a new book."
 [[found]] = hypotheses(translator, [sentence])
-print(which)
+print(trained.label)
 print(sentence)
 print(found.text)
 

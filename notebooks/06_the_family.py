@@ -61,7 +61,6 @@ import numpy as np
 
 from transformer.config import GenerateConfig
 from transformer.config.files import load_config
-from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.blanks import fill_in
 from transformer.decoding.generator import continuations, make_generator
 from transformer.machine import devices
@@ -69,8 +68,7 @@ from transformer.model.batch import BOS, EOS, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.layers import attend, causal_mask
 from transformer.model.params import count_params, init_params
-from transformer.runs.checkpoints import load_params
-from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 from transformer.viewing.plots import draw_weights
 
 
@@ -89,11 +87,9 @@ def train(*words, **others):
 
 def load(run):
     """The config of a run, its weights and its vocabulary."""
-    config = load_run_config(Path(run))
-    tokenizers = load_tokenizers(Path(run) / "tokenizer", config.data)
-    params, which = load_params(Path(run), config, "best")
-    print(f"{run}, {which}, {count_params(params):,} parameters")
-    return config, params, tokenizers
+    loaded = load_run(Path(run))
+    print(f"{run}, {loaded.label}, {count_params(loaded.params):,} parameters")
+    return loaded.config, loaded.params, loaded.tokenizers
 
 
 train("configs/lm_quickstart.py")

@@ -80,6 +80,7 @@ ALLOWED = {
         "transformer.model.params",
         "transformer.model.batch",
         "transformer.training.step",
+        "transformer.data.vocabularies",
     },
     "transformer.interchange": EVERYWHERE
     | {

@@ -19,8 +19,8 @@ from transformer.interchange import comparison
 from transformer.interchange.argos import argos_code, save_package
 from transformer.interchange.ctranslate2 import not_carried, save_translator, token_names
 from transformer.interchange.marian import load_any
-from transformer.interchange.model import Model
 from transformer.model.batch import UNK
+from transformer.runs.load import Run
 
 pytestmark = pytest.mark.slow  # needs an extra
 
@@ -47,7 +47,7 @@ def random_translator(small_model, random_params, tokenizers):
         )
         data = DataConfig(shared_vocabulary=pair[0] is pair[1], vocabulary=digest)
         decode = DecodeConfig(max_extra_length=2, max_source_length=60)
-        return Model(Config(model=model, data=data, decode=decode), random_params(model), pair)
+        return Run(Config(model=model, data=data, decode=decode), random_params(model), pair)
 
     return build
 
@@ -166,7 +166,7 @@ def with_tokenizer(model, tokenizer):
     config = replace(model.config.model, source_vocab_size=size, target_vocab_size=size)
     table = np.resize(np.asarray(model.params.embedding.source), (size, config.d_model))
     embedding = model.params.embedding.replace(source=jnp.asarray(table))
-    return Model(
+    return Run(
         replace(model.config, model=config),
         model.params.replace(embedding=embedding),
         Tokenizers(tokenizer, tokenizer),

@@ -17,11 +17,11 @@ from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.interchange.marian import read_marian, write_marian
-from transformer.interchange.model import Model
 from transformer.interchange.weights import open_weights
 from transformer.model.batch import BOS, EOS, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import init_params
+from transformer.runs.load import Run
 
 pytestmark = pytest.mark.slow  # needs an extra
 
@@ -179,7 +179,7 @@ def test_lower_casing_goes_along(marian_folder, pairs, tmp_path):
     config = replace(model.config.model, source_vocab_size=size, target_vocab_size=size)
     params = init_params(config, jax.random.key(0))
     config = replace(model.config, model=config)
-    write_marian(tmp_path, Model(config, params, Tokenizers(tokenizer, tokenizer)), "")
+    write_marian(tmp_path, Run(config, params, Tokenizers(tokenizer, tokenizer)), "")
     texts = ["THE DOG", "The Straße", "E\u0301cole", *texts[:20]]
     assert tokenizer_of(tmp_path)(texts)["input_ids"] == tokenizer.rows(texts)
 

@@ -41,9 +41,8 @@ def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchSha
     for length in [length for before, length in pairwise((0, *LENGTHS)) if before < longest]:
         reach, capacities = round_up(length, SEARCH_LENGTHS), [FIRST_CAPACITY]
         most = longest_output(models, settings, reach)
-        while (
-            reach not in known and capacities[-1] < most
-        ):  # searches have fewer lengths than texts
+        # Searches have fewer lengths than texts.
+        while reach not in known and capacities[-1] < most:
             capacities.append(2 * capacities[-1])
         known.add(reach)
         found += map(SearchShape._make, product(rows, [min(length, positions)], capacities))

@@ -14,9 +14,9 @@ from transformer.data.piece_tokenizer import code_of
 from transformer.data.tags import known_tags
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
-from transformer.interchange.model import Model
 from transformer.interchange.standalone import standalone_model
 from transformer.interchange.weights import missing_parents, remove_empty
+from transformer.runs.load import Run
 
 
 def argos_code(code: str) -> str:
@@ -25,7 +25,7 @@ def argos_code(code: str) -> str:
     return "zt" if (base_of(code), script_code(code)) == ("zh", "Hant") else base_of(code)
 
 
-def save_package(model: Model, file: Path, quantization: str, tag: str = "") -> None:
+def save_package(model: Run, file: Path, quantization: str, tag: str = "") -> None:
     """Writes the package; of a model with target tags for the language of one of them, since a
     package is of one pair. Raises UserError for what Argos Translate could not use."""
     data = model.config.data

@@ -21,8 +21,9 @@ from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import open_translator, search_pieces, token_names
-from transformer.interchange.model import ORIGIN, Model
+from transformer.interchange.model import ORIGIN
 from transformer.model.batch import EOS
+from transformer.runs.load import Run
 
 FEWEST_EQUAL = 0.95
 """Of translations by float32 on both sides; below, something else than ties makes them differ."""
@@ -84,7 +85,7 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
     return Sample([one_line(source) for source, _ in pairs], [target for _, target in pairs])
 
 
-def compare(model: Model, folder: Path, sample: Sample, quantization: str, tag: str = "") -> None:
+def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: str = "") -> None:
     """Translates the text with both, and prints how far they agree; with a target tag, which the
     converted model has by itself. Raises UserError when, without quantization, they differ in more
     than ties."""
@@ -116,7 +117,7 @@ def compare(model: Model, folder: Path, sample: Sample, quantization: str, tag: 
         )
 
 
-def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
+def ours(model: Run, sources: list[str], beam: int, limit: int) -> Side:
     """The original's translations, by a float32 search with the settings that CTranslate2 gets."""
     config = replace(
         model.config,
@@ -146,7 +147,7 @@ def ours(model: Model, sources: list[str], beam: int, limit: int) -> Side:
     return Side("original", [best.text for best in found], ids, seconds, size / 1e6)
 
 
-def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
+def theirs(model: Run, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
     """CTranslate2's translations of the text as it is, with all that is in the folder, on all
     cores."""
     cutter, joiner = (
@@ -170,7 +171,7 @@ def theirs(model: Model, folder: Path, sources: list[str], beam: int, limit: int
 
 
 def print_differences(
-    model: Model, sources: list[str], original: Side, converted: Side, different: list[int]
+    model: Run, sources: list[str], original: Side, converted: Side, different: list[int]
 ) -> None:
     """Each sentence that the two translate differently, and which is likelier to our model."""
     source_rows = model.tokenizers.source.encode(sources)

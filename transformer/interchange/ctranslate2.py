@@ -23,11 +23,12 @@ from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.interchange.holding import ANY, SHAPE, TRAINING, check_held, not_held
-from transformer.interchange.model import Model, longest_sequence
+from transformer.interchange.model import longest_sequence
 from transformer.interchange.standalone import FINAL_SIGMA, standalone_model, tag_piece
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
+from transformer.runs.load import Run
 
 if TYPE_CHECKING:
     from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
@@ -117,7 +118,7 @@ def save_model(
     spec.save(str(folder))
 
 
-def save_translator(model: Model, folder: Path, quantization: str, tag: str = "") -> None:
+def save_translator(model: Run, folder: Path, quantization: str, tag: str = "") -> None:
     """A translator's weights, and the SentencePiece models that cut and join its text.
 
     With a target tag it is a model of this one language: CTranslate2 puts the tag before all text.
@@ -141,7 +142,7 @@ def save_translator(model: Model, folder: Path, quantization: str, tag: str = ""
         path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 
 
-def not_carried(model: Model, tag: str = "") -> list[str]:
+def not_carried(model: Run, tag: str = "") -> list[str]:
     """What a translator's export leaves to those who use it, or loses: a sentence for each."""
     source, target = model.tokenizers
     decode = model.config.decode

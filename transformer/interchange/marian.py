@@ -29,7 +29,7 @@ from transformer.interchange.marian_weights import (
     unknown_names,
     write_params,
 )
-from transformer.interchange.model import ORIGIN, Model, load_translator, longest_sequence
+from transformer.interchange.model import ORIGIN, load_translator, longest_sequence
 from transformer.interchange.standalone import standalone_model
 from transformer.interchange.weights import (
     Weights,
@@ -41,6 +41,7 @@ from transformer.interchange.weights import (
 )
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.params import Params
+from transformer.runs.load import Run
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 SPECIAL = (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>"))
@@ -53,7 +54,7 @@ LONGEST = 512
 """Tokens that their tokenizer lets a sentence have, if its files do not say."""
 
 
-def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
+def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
     """The model in a folder of theirs; languages as its tokenizer names them, or as given.
 
     Raises UserError for a folder that is damaged, or of a model that ours cannot be.
@@ -100,10 +101,10 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Model:
     )
     _check_config(config)
     correspondence = Correspondence(model, *pieces)
-    return Model(config, _params(correspondence, weights, weights_file), tokenizers)
+    return Run(config, _params(correspondence, weights, weights_file), tokenizers)
 
 
-def load_any(folder: Path, checkpoint: str = "best") -> Model:
+def load_any(folder: Path, checkpoint: str = "best") -> Run:
     """A run, or a folder of theirs."""
     config = folder / "config.json"
     if config.is_file() and _optional(config).get("model_type") == "marian":
@@ -290,7 +291,7 @@ def _params(correspondence: Correspondence, weights: Weights, file: Path) -> Par
     return read_params(correspondence, weights, file)
 
 
-def write_marian(folder: Path, model: Model, card: str) -> None:
+def write_marian(folder: Path, model: Run, card: str) -> None:
     """The model as a folder of theirs, offline loadable by MarianMTModel and MarianTokenizer.
 
     Raises UserError for what such a model cannot hold.
@@ -332,7 +333,7 @@ def _their_pieces(tokenizer: Tokenizer) -> Pieces:
     return Pieces(tuple(names), pad=PAD, start=BOS, end=EOS, unknown=UNK)
 
 
-def _write_tokenizers(folder: Path, model: Model, sides: list[Pieces], longest: int) -> None:
+def _write_tokenizers(folder: Path, model: Run, sides: list[Pieces], longest: int) -> None:
     for side, tokenizer in zip(("source", "target"), model.tokenizers):
         (folder / f"{side}.spm").write_bytes(standalone_model(tokenizer))
     files = ("vocab.json", "target_vocab.json") if sides[0] != sides[1] else ("vocab.json",)

@@ -1,30 +1,20 @@
 """A translator, whole: what a run folder holds of one, in and out."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
 from transformer.config.rules import check
-from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
+from transformer.data.vocabularies import load_tokenizers, save_tokenizers
 from transformer.errors import UserError
 from transformer.interchange.weights import load_weights, save_weights
-from transformer.model.params import Params
-from transformer.runs.checkpoints import load_params, save_params
+from transformer.runs.checkpoints import save_params
 from transformer.runs.folder import load_run_config
+from transformer.runs.load import Run, load_run
 
 WEIGHTS = "model.safetensors"
 ORIGIN = "marian:"
 """What stands before the name of a folder where a run names its data set, and has none."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model's settings, parameters and tokenizers."""
-
-    config: Config
-    params: Params
-    tokenizers: Tokenizers
 
 
 def longest_sequence(config: Config) -> int:
@@ -34,15 +24,7 @@ def longest_sequence(config: Config) -> int:
     return max(decode.max_source_length, translation) + 1
 
 
-def load_run(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Model:
-    """The model of a run, with the run's settings or these. Raises UserError."""
-    config = config or load_run_config(folder)
-    tokenizers = load_tokenizers(folder / "tokenizer", config.data)
-    params, _ = load_params(folder, config, checkpoint)
-    return Model(config, params, tokenizers)
-
-
-def load_translator(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Model:
+def load_translator(folder: Path, checkpoint: str = "best", config: Config | None = None) -> Run:
     """`load_run` of a translator; raises UserError for another kind of model."""
     config = config or load_run_config(folder)
     if not (config.model.encoder_layers and config.model.decoder_layers):
@@ -50,21 +32,21 @@ def load_translator(folder: Path, checkpoint: str = "best", config: Config | Non
     return load_run(folder, checkpoint, config)
 
 
-def save_run(folder: Path, model: Model) -> None:
+def save_run(folder: Path, model: Run) -> None:
     """A run folder, which translates, and which others can begin with (--from)."""
     save_tokenizers(model.tokenizers, folder / "tokenizer")
     save_params(folder, model.config, model.params)
     (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
 
 
-def save_plain(folder: Path, model: Model) -> None:
+def save_plain(folder: Path, model: Run) -> None:
     """Weights as safetensors, by the names of our tree, beside the settings and the tokenizers."""
     save_tokenizers(model.tokenizers, folder / "tokenizer")
     save_weights(folder / WEIGHTS, model.params)
     (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
 
 
-def load_plain(folder: Path) -> Model:
+def load_plain(folder: Path) -> Run:
     """What `save_plain` wrote. Raises UserError when it is damaged or something is missing."""
     path = folder / "config.json"
     try:
@@ -77,4 +59,4 @@ def load_plain(folder: Path) -> Model:
     tokenizers = load_tokenizers(folder / "tokenizer", config.data)
     if not (folder / WEIGHTS).exists():
         raise UserError(f"{folder} lacks {WEIGHTS}")
-    return Model(config, load_weights(folder / WEIGHTS, config.model), tokenizers)
+    return Run(config, load_weights(folder / WEIGHTS, config.model), tokenizers)

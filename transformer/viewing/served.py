@@ -13,7 +13,7 @@ from transformer.config.settings import Positive
 from transformer.data.piece_tokenizer import code_of
 from transformer.data.tags import known_tags, read_source
 from transformer.data.tokenizer import Tokenizer
-from transformer.data.vocabularies import Tokenizers, load_tokenizers
+from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import WordAttention, word_attention
 from transformer.decoding.batches import LENGTHS, longest_text, round_up
 from transformer.decoding.blanks import classify, fill_in, with_blanks
@@ -24,8 +24,7 @@ from transformer.decoding.warm_up import compile_search, search_shapes
 from transformer.errors import UserError
 from transformer.model.batch import UNK
 from transformer.model.params import Params
-from transformer.runs.checkpoints import load_params
-from transformer.runs.folder import load_run_config
+from transformer.runs.load import load_run
 
 Kind = Literal["translator", "language model", "masked model", "classifier"]
 PAGE_NBEST = 4
@@ -174,10 +173,8 @@ class Served:
 
 def load_served(run: Path, checkpoint: str, name: str) -> Served:
     """The run with its weights. Raises UserError where it has none."""
-    config = load_run_config(run)
-    tokenizers = load_tokenizers(run / "tokenizer", config.data)
-    params, label = load_params(run, config, checkpoint)
-    return make_served(name, config, label, params, tokenizers)
+    loaded = load_run(run, checkpoint)
+    return make_served(name, loaded.config, loaded.label, loaded.params, loaded.tokenizers)
 
 
 def make_served(
