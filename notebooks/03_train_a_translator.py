@@ -163,7 +163,7 @@ from transformer.evaluation.scores import score
 pairs = list(read_pairs(config.data, "test"))
 hypotheses = translate(translator, [source for source, _ in pairs])
 references = [target for _, target in pairs]
-print(which)
+print(trained.label)
 for metric in score(hypotheses, references, config.data.target):
     print(metric)
 

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import train
-from transformer.training import programs, replay, step
+from transformer.commands import replay
+from transformer.training import programs, step
 
 what, first, last, *words = sys.argv[1:]
 apply_gradients, gradients, update = step.apply_gradients, step.gradients, step.update

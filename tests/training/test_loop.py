@@ -9,6 +9,7 @@ import pytest
 
 from transformer.config import Config, TrainConfig
 from transformer.training import loop
+from transformer.training.loop import EarlyStopping
 from transformer.training.step import StepMetrics, init_state
 
 
@@ -41,6 +42,9 @@ class Recorder:
     def should_stop(self):
         return self.of("update")[-1][1] == self.stop_after
 
+    def is_over(self):
+        return len(self.of("checkpoint")) == self.over_after
+
     def of(self, kind):
         return [call for call in self.calls if call[0] == kind]
 
@@ -52,17 +56,13 @@ def some_state():
 
 
 def run(recorder, first_step=0, clock=None, **settings):
+    recorder.clock = clock or loop.Clock()
     return loop.train(
         TrainConfig(**settings),
         some_state().replace(step=first_step),
-        stream=((f"batch {n}", f"after batch {n}") for n in count(first_step + 1)),
-        update=recorder.update,
-        report=recorder.report,
-        give_up=recorder.give_up,
-        checkpoint=recorder.checkpoint,
-        clock=clock or loop.Clock(),
-        should_stop=recorder.should_stop,
-        is_over=lambda: len(recorder.of("checkpoint")) == recorder.over_after,
+        ((f"batch {n}", f"after batch {n}") for n in count(first_step + 1)),
+        recorder.update,
+        recorder,
     )
 
 
@@ -197,9 +197,9 @@ def test_the_clock_goes_on_from_earlier_runs_and_stands_still_while_paused(time)
 
 def test_the_clock_leaves_out_checkpoints_and_the_time_they_are_given_is_right(time):
     class Slow(Recorder):
-        def update(self, state, batch):
+        def update(self, state, batch, step):
             time.now += 1
-            return super().update(state, batch)
+            return super().update(state, batch, step)
 
         def checkpoint(self, state, position, validate):
             time.now += 100
@@ -219,3 +219,38 @@ def test_it_gives_up_when_too_many_updates_one_after_the_other_are_skipped():
     assert given_up.value.args == (22, "batch 22")
     assert recorder.of("update")[-1][1] == 22
     assert recorder.of("report")[-1] == ("report", 22)
+
+
+# ---------------------------------------------------------------- early stopping
+
+
+def after(limit, *scores):
+    stopping = EarlyStopping(limit)
+    for score in scores:
+        stopping.validated(score)
+    return stopping
+
+
+def test_it_is_out_after_so_many_validations_without_a_better_one():
+    assert not after(2, 1.0, 3.0, 2.0).should_stop
+    assert after(2, 1.0, 3.0, 2.0, 3.0).should_stop  # as good is not better
+
+
+def test_a_better_score_begins_the_wait_anew():
+    assert not after(2, 3.0, 2.0, 3.5, 1.0).should_stop
+
+
+def test_the_first_score_is_better_than_none_however_bad():
+    assert after(1, -1e9) == EarlyStopping(1, best=-1e9, waited=0)
+
+
+def test_without_a_limit_it_is_never_out():
+    assert not after(0, *range(100, 0, -1)).should_stop
+
+
+def test_it_goes_on_from_what_a_checkpoint_says():
+    before = after(3, 5.0, 4.0)
+    resumed = EarlyStopping(3, before.best, before.waited)
+    for stopping in (before, resumed):
+        stopping.validated(4.5)
+    assert before == resumed

@@ -1,11 +1,12 @@
-"""The training loop: step, report, evaluate, save, stop. Takes functions, knows no model."""
+"""The training loop: step, report, evaluate, save, stop. It knows no model."""
 
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, TypeVar
 
 from transformer.config import TrainConfig
 from transformer.model.batch import Batch
@@ -59,47 +60,91 @@ class Clock:
             self._started = time.perf_counter()
 
 
+@dataclass
+class EarlyStopping:
+    """Ends training after some validations in a row without a better score, on any schedule.
+
+    patience  `train.patience`; 0: never
+    best      the highest model-selection score so far, None before the first validation
+    waited    validations since then
+    """
+
+    patience: int
+    best: float | None = None
+    waited: int = 0
+
+    def validated(self, score: float) -> None:
+        """Takes the score of one more validation; higher is better."""
+        if self.best is None or score > self.best:
+            self.best, self.waited = score, 0
+        else:
+            self.waited += 1
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether `patience` validations in a row have brought no better score."""
+        return 0 < self.patience <= self.waited
+
+
+class Hooks(Protocol[Position]):
+    """What the loop calls.
+
+    clock  counts the seconds of updates, and is paused at checkpoints
+    """
+
+    clock: Clock
+
+    def report(self, step: int, metrics: StepMetrics) -> None:
+        """Called for every update, a few updates late; at once after one that was skipped."""
+        ...
+
+    def give_up(self, state: TrainState, batch: Batch) -> NoReturn:
+        """Called when MOST_SKIPPED updates were skipped in a row, with the last batch and the state
+        that it left as it was, except for its step."""
+        ...
+
+    def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
+        """Called every `validate_every` updates and at the end and, with `validate` false, when the
+        loop is asked to stop in between. `position` is the stream's after the last batch used."""
+        ...
+
+    def should_stop(self) -> bool:
+        """Whether to save and stop after this update."""
+        ...
+
+    def is_over(self) -> bool:
+        """Whether training ends early."""
+        ...
+
+
 def train(
     settings: TrainConfig,
     state: TrainState,
     stream: Iterator[tuple[Batch, Position]],
     update: Callable[[TrainState, Batch, int], tuple[TrainState, StepMetrics]],
-    report: Callable[[int, StepMetrics], None],
-    give_up: Callable[[TrainState, Batch], NoReturn],
-    checkpoint: Callable[[TrainState, Position, bool], None],
-    clock: Clock,
-    should_stop: Callable[[], bool],
-    is_over: Callable[[], bool],
+    hooks: Hooks[Position],
 ) -> TrainState:
-    """Updates until `settings.steps`, or until `is_over()` or `should_stop()`.
-
-    update(state, batch, step) makes update number `step`. report(step, metrics) is called for every
-    update, a few updates late; at once after one that was skipped. give_up(state, batch) is called
-    when `MOST_SKIPPED` were skipped in a row, with the state that the last of them left as it was,
-    except for its step, and with what it read.
-    checkpoint(state, position, validate) is called every `validate_every` updates and at the end,
-    and, with `validate` false, when the loop is asked to stop in between. `position` is the
-    stream's after the last batch used.
-    """
+    """Updates until `settings.steps`, or until a hook ends training; update(state, batch, step)
+    makes update number `step`, the first of which is 1."""
     pending: deque[tuple[int, StepMetrics, Batch]] = deque()
     step, skipped = int(state.step), 0
-    while step < settings.steps and not is_over():
+    while step < settings.steps and not hooks.is_over():
         batch, position = next(stream)
         step += 1
         state, metrics = update(state, batch, step)
         pending.append((step, metrics, batch))
-        stopping = should_stop()
+        stopping = hooks.should_stop()
         validating = step % settings.validate_every == 0 or step == settings.steps
         pausing = stopping or validating
         while len(pending) > (0 if pausing or skipped else MAX_IN_FLIGHT):
             number, metrics, batch = pending.popleft()
-            report(number, metrics)
+            hooks.report(number, metrics)
             skipped = skipped + 1 if metrics.skipped else 0
             if skipped == MOST_SKIPPED:
-                give_up(state, batch)
+                hooks.give_up(state, batch)
         if pausing:
-            with clock.paused():
-                checkpoint(state, position, validating)
+            with hooks.clock.paused():
+                hooks.checkpoint(state, position, validating)
         if stopping:
             break
     return state

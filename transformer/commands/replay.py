@@ -1,7 +1,9 @@
-"""An update once more, to look at what was wrong with it: the norms of each layer."""
+"""`train.py CONFIG --replay STEP`: an update that was skipped once more, layer by layer."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -12,6 +14,8 @@ from jax.sharding import Mesh
 from transformer.config import Config
 from transformer.model.batch import Batch
 from transformer.model.params import Params, by_name
+from transformer.runs.folder import load_run_config
+from transformer.runs.skipped import load_skipped
 from transformer.training import sharding
 from transformer.training.loss import LossSums
 from transformer.training.step import TrainState, gradients
@@ -25,6 +29,21 @@ class Norms(NamedTuple):
     weight: float
     gradient: float
     not_finite: int
+
+
+def replay(run: Path, step: int, log: Callable[[str], None]) -> None:
+    """Prints the norms of each weight and of its gradient in the update of that number."""
+    config = load_run_config(run)
+    state, batch = load_skipped(run, config, step)
+    mesh = sharding.make_mesh()
+    sums, grads = replayed(mesh, config, sharding.spread(mesh, config, state), batch)
+    log(
+        f"update {step:,} of {run}: loss {float(sums.loss / sums.tokens):.4g} "
+        f"nats/{config.model.unit}; length of each weight and of its gradient:"
+    )
+    for name, weight, gradient, not_finite in norms(state.params, grads):
+        bad = f"  {not_finite:,} of them no number" if not_finite else ""
+        log(f"  {name:48} {weight:10.3g} {gradient:10.3g}{bad}")
 
 
 def replayed(

@@ -1,0 +1,288 @@
+"""What train.py does around updates: describe, report, validate, save, end."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import NoReturn
+
+from transformer import __version__
+from transformer.commands.command_line import TrainCommand
+from transformer.commands.start import Log, Start
+from transformer.data.batching import (
+    Position,
+    arrangement,
+    batches,
+    first_uses,
+    one_epoch,
+    sample,
+)
+from transformer.data.corpus import read_pairs, text_digest
+from transformer.data.first_look import first_look, sample_of
+from transformer.data.prepare import Prepared
+from transformer.data.vocabularies import texts_of
+from transformer.decoding.translator import best_hypotheses, make_translator, truncation
+from transformer.errors import UserError
+from transformer.evaluation.validation import ValidationScorer
+from transformer.machine import devices, processes
+from transformer.machine.malloc import return_memory
+from transformer.model.batch import Batch
+from transformer.model.params import Params, count_params
+from transformer.runs.boards import open_boards
+from transformer.runs.checkpoint_files import merit
+from transformer.runs.checkpoints import Checkpoints, Progress
+from transformer.runs.folder import check_still_there
+from transformer.runs.metrics import Metrics
+from transformer.runs.skipped import keep_skipped
+from transformer.runs.starts import Start as Launch
+from transformer.runs.starts import record_start
+from transformer.training import loop, sharding
+from transformer.training.optimizer import learning_rate
+from transformer.training.profiling import profiled
+from transformer.training.programs import jit_sentence_sums
+from transformer.training.reporter import Reporter
+from transformer.training.step import StepMetrics, TrainState
+from transformer.training.validation import losses_of
+
+EXAMPLES = 3
+"""Validation sentences that are shown with their translations."""
+
+
+class Trainer:
+    """The hooks of `loop.train`, for one start of a run."""
+
+    reporter: Reporter
+    checkpoints: Checkpoints
+
+    def __init__(
+        self, command: TrainCommand, data: Prepared, start: Start, state: TrainState, log: Log
+    ):
+        """Prints what is trained, on what, and what is odd about it."""
+        self.command, self.data, self.log = command, data, log
+        self.config, self.mesh = data.config, sharding.make_mesh()
+        self.start_step, progress = int(state.step), start.progress
+        log(self._summary(state))
+        if start.changed:
+            log(f"changed     {start.changed}")
+        self.position, note = next_position(data, progress)
+        if note:
+            log(note)
+        validation, train = data.validation, self.config.train
+        references = [target for _, target in validation.pairs]
+        self.scorer = ValidationScorer(self.config.data, train.best_by, references)
+        self.scored = scored_on(data, self.scorer)
+        if progress.validation not in ("", self.scored):
+            progress = replace(progress, best=None, waited=0, since=self.start_step)
+            log(
+                f"validation  scores up to update {self.start_step:,} are of another validation "
+                "set, or by another score, BLEU tokenizer or beam: they are compared with no later "
+                "ones"
+            )
+        self.progress = progress
+        if processes.is_first():
+            self._launch(start)
+        self.clock = loop.Clock(progress.seconds)
+        self.early_stopping = loop.EarlyStopping(train.patience, progress.best, progress.waited)
+        self.sentence_sums = jit_sentence_sums(self.mesh, self.config.model)
+        self.should_stop = lambda: False
+
+    def _summary(self, state: TrainState) -> str:
+        data, config = self.data, self.config
+        plan, epoch = data.training.plan, data.training.first_epoch
+        noun = "pairs" if data.validation.pairs else "texts"
+        padding = plan.padding(self.mesh.size * config.train.micro_batches)
+        names = ", ".join(data.tokenizers.target.names) if config.model.classes else ""
+        return (
+            f"run folder  {self.command.run}\n"
+            f"devices     {devices.describe()}, {config.model.dtype}\n"
+            f"model       {count_params(state.params):,} parameters\n"
+            f"data        {len(data.training.pairs):,} {noun} "
+            f"({plan.left_out:,} left out), {epoch.batches_per_epoch:,} updates an epoch, "
+            f"{len(plan.buckets)} batch shapes, {padding:.0%} padding\n"
+            + (f"classes     {names}\n" if names else "")
+            + f"updates     {int(state.step):,} of {config.train.steps:,} done, each on about "
+            f"{epoch.target_tokens / epoch.batches_per_epoch:,.0f} tokens"
+        )
+
+    def _launch(self, start: Start) -> None:
+        """Prints remarks on scores and data, and records that training starts here."""
+        data = self.data
+        for remark in self.scorer.remarks(data.tokenizers.target.reproduce):
+            self.log(f"scores      {remark}")
+        looked = ""
+        if start.state is None:
+            source = data.tokenizers.source
+            tags = [token for [token] in source.encode(source.tags)]
+            sentences = sample_of(read_pairs(self.config.data, "train"))
+            looked = first_look(
+                self.config.data, data.training.pairs, data.validation.tokens, tags, sentences
+            )
+            self.log(looked)
+        launch = Launch(
+            self.start_step, self.progress.seconds, *devices.counted(), looked, start.changed
+        )
+        record_start(self.command.run, launch, __version__)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """While training runs: metrics, progress bar and checkpoints are open."""
+        folder, metrics = self.command.run, None
+        if processes.is_first():
+            boards = open_boards(folder, self.start_step, self.command.wandb, asdict(self.config))
+            metrics = Metrics(folder, self.start_step, boards)
+        per_epoch = self.data.training.first_epoch.batches_per_epoch
+        self.reporter = Reporter(
+            metrics and metrics.write,
+            self.config,
+            self.start_step,
+            self.clock,
+            learning_rate=lambda step: float(learning_rate(self.config, step)),
+            epoch=lambda step: step / per_epoch,
+            unreported=self.progress.unreported,
+        )
+        self.checkpoints = Checkpoints(folder, self.config, self.progress.since)
+        try:
+            yield
+        except BaseException:
+            if processes.count() == 1:  # otherwise it would wait for the others
+                self.checkpoints.close()
+            raise
+        finally:
+            self.reporter.close()
+            if metrics:
+                metrics.close()
+        self.checkpoints.close()
+
+    def stop_on_signals(self) -> None:
+        """From now on Ctrl-C and SIGTERM ask to stop; before, there is nothing to save."""
+        self.should_stop = sharding.agreed(loop.stop_on_signals())
+
+    def samples(self) -> list[Batch]:
+        """A batch of each shape in the order in which they are needed; none if training is over."""
+        if self.start_step >= self.config.train.steps or self.is_over():
+            return []
+        shapes = first_uses(self.data.training.plan, self.config.train.seed, self.position)
+        return [sample(self.config, shape) for shape in shapes]
+
+    def stream(self) -> Iterator[tuple[Batch, Position]]:
+        """The batches that are next."""
+        training, seed = self.data.training, self.config.train.seed
+        arrange = arrangement(self.config)
+        stream = batches(training.pairs, training.plan, seed, self.position, arrange, training.draw)
+        if self.command.profile and processes.is_first():
+            stream = profiled(stream, self.command.run / "profile")
+        return processes.marked(stream, "update", self.start_step)
+
+    # The hooks.
+
+    def report(self, step: int, metrics: StepMetrics) -> None:
+        self.reporter.update(step, metrics)
+
+    def is_over(self) -> bool:
+        return self.early_stopping.should_stop
+
+    def give_up(self, state: TrainState, batch: Batch) -> NoReturn:
+        sentences = texts_of(self.data.tokenizers, batch)
+        keep_skipped(self.command.run, self.config, state, batch, sentences)
+        raise UserError(
+            f"{loop.MOST_SKIPPED} updates in a row were skipped; the last of them is kept: look at "
+            f"it with {same_command()} --replay {int(state.step)}; lower optimizer.scale, lengthen "
+            "optimizer.warmup_steps or set optimizer.clip_norm in a new run"
+        )
+
+    def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
+        processes.reached(f"the checkpoint of update {int(state.step):,}")
+        scores = self._validate(state) if validate else {}
+        if validate:
+            self.early_stopping.validated(merit(scores, self.config.train.best_by))
+        check_still_there(self.command.run)
+        self.checkpoints.save(
+            state,
+            Progress(
+                *position,
+                self.data.training.plan.digest,
+                self.clock.seconds,
+                scores,
+                self.reporter.unreported,
+                self.early_stopping.best,
+                self.early_stopping.waited,
+                training=self.data.training.pairs.digest,
+                validation=self.scored,
+                since=self.progress.since,
+            ),
+        )
+        return_memory()  # what compiling and translating have taken
+
+    def _validate(self, state: TrainState) -> dict[str, float]:
+        """The scores of the validation set; prints them with some translations."""
+        validation, step = self.data.validation, int(state.step)
+        stream = one_epoch(self.config, validation.tokens, validation.plan)
+        stream = processes.marked(stream, "batch of the validation")
+        params = sharding.whole(self.mesh, state.result)
+        losses = losses_of(self.sentence_sums, params, stream)
+        self.reporter.check("validation loss", step, losses.loss[0])
+        found, cut = self._translate(params) if validation.pairs else ([], "")
+        scores = losses.scores | self.scorer.scores(found)
+        self.reporter.validation(step, scores, losses.loss[1])
+        if cut:
+            self.reporter.say(f"  {cut}")
+        for (source, target), output in list(zip(validation.pairs, found))[:EXAMPLES]:
+            lines = f"  source     {source}\n  reference  {target}\n  output     {output}\n"
+            self.reporter.say(lines)
+        return scores
+
+    def _translate(self, params: Params) -> tuple[list[str], str]:
+        """Translations of the validation set, and a sentence on those that were cut."""
+        config, sources = self.config, [source for source, _ in self.data.validation.pairs]
+        decode = replace(config.decode, beam_size=config.train.validation_beam_size)
+        local = sharding.local_copy(params)
+        translator = make_translator(replace(config, decode=decode), local, self.data.tokenizers)
+        found = best_hypotheses(translator, sources)
+        cut = sum(one.truncated for one in found)
+        return [one.text for one in found], truncation(translator, cut, len(found)) if cut else ""
+
+    def say_how_it_ended(self, state: TrainState) -> None:
+        """Prints how to continue, or how to score."""
+        step, steps = int(state.step), self.config.train.steps
+        if step < steps and not self.is_over():
+            self.log(f"stopped after update {step:,}; continue with: {same_command()}")
+            return
+        if step < steps:
+            since = f"{self.early_stopping.waited} validations ago (train.patience)"
+            best_by = self.scorer.chosen_by
+            self.log(f"ended early: none was better by {best_by} than the one {since}")
+        self.log(
+            f"done: {step:,} updates in {self.clock.seconds / 60:.1f} minutes; "
+            f"score it with: python eval.py {shlex.quote(str(self.command.run))}"
+        )
+        if self.reporter.warning:
+            self.log(self.reporter.warning)
+
+
+def same_command() -> str:
+    """The command that resumes this run."""
+    return shlex.join(["python", *sys.argv])
+
+
+def next_position(data: Prepared, progress: Progress) -> tuple[Position, str]:
+    """Where in the stream of batches a run continues, and a sentence if it cannot be the place
+    where it stopped."""
+    training = data.training
+    position = Position(progress.epoch, progress.batch)
+    same = progress.training in ("", training.pairs.digest)
+    if progress.plan == training.plan.digest and same:
+        return position, ""
+    position = Position(progress.epoch + 1)
+    return position, (
+        "the batches are not those that this run began with (other data, or another version of "
+        f"this program): going on with the next epoch, number {position.epoch + 1}"
+    )
+
+
+def scored_on(data: Prepared, scorer: ValidationScorer) -> str:
+    """What validation scores depend on: scores with another such text are not compared."""
+    config, validation = data.config, data.validation
+    text = text_digest(validation.pairs) if validation.pairs else validation.tokens.digest
+    beam = config.train.validation_beam_size
+    return f"{text} {scorer.chosen_by} {config.data.bleu_tokenizer} {beam}"

@@ -1,0 +1,94 @@
+"""The text of a config as tokens and batches: what training, its plan and its report begin with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer.config import Config
+from transformer.data.corpus import read_pairs
+from transformer.data.derived import with_derived
+from transformer.data.epochs import Draw, make_epochs
+from transformer.data.plan import BatchPlan, plan_to_score
+from transformer.data.telling import Tell, in_silence
+from transformer.data.token_store import TokenPairs, cut, encode_pairs
+from transformer.data.vocabularies import (
+    Tokenizers,
+    load_tokenizers,
+    make_labels,
+    make_tokenizers,
+)
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The training split as tokens, its batch shapes, and the plan of each epoch where epochs
+    differ (`draw`)."""
+
+    pairs: TokenPairs
+    plan: BatchPlan
+    draw: Draw | None
+
+    @property
+    def first_epoch(self) -> BatchPlan:
+        """The plan of the first epoch."""
+        return self.plan if self.draw is None else self.draw(0)[1]
+
+
+@dataclass(frozen=True)
+class ValidationSet:
+    """The validation split as tokens, its batch shapes, and as text where a translator is scored
+    on it."""
+
+    tokens: TokenPairs
+    plan: BatchPlan
+    pairs: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a run reads; `config` knows the sizes of its vocabularies."""
+
+    config: Config
+    tokenizers: Tokenizers
+    training: TrainingSet
+    validation: ValidationSet
+
+
+def prepare_tokenizers(
+    config: Config, home: Path | None, tell: Tell = in_silence, new_classes: bool = False
+) -> tuple[Config, Tokenizers]:
+    """The tokenizers of the run in `home`, or new ones; and the config with their sizes. With
+    `new_classes` those of a classifier are made anew."""
+    tokenizers = (
+        load_tokenizers(home / "tokenizer", config.data)
+        if home
+        else make_tokenizers(config.data, tell)
+    )
+    if new_classes and config.data.label_column:
+        tokenizers = tokenizers._replace(target=make_labels(config.data))
+    return config.with_vocabularies(*tokenizers.identity), tokenizers
+
+
+def prepare_training(
+    config: Config, tokenizers: Tokenizers, tell: Tell = in_silence, derive: bool = False
+) -> tuple[Config, TrainingSet]:
+    """The training split, and the config: with `derive`, with what `decode` has of a translator's
+    training pairs."""
+    pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train", tell))
+    if derive and len(config.data.sides) == 2:
+        config = with_derived(config, tokenizers, pairs)
+    return config, TrainingSet(
+        pairs, *make_epochs(config.data, tokenizers, config.train.seed, pairs, tell)
+    )
+
+
+def prepare_validation(
+    config: Config, tokenizers: Tokenizers, tell: Tell = in_silence
+) -> ValidationSet:
+    """The validation split."""
+    tokens = cut(config.data, encode_pairs(config.data, tokenizers, "validation", tell))
+    translates = len(config.data.sides) == 2
+    return ValidationSet(
+        tokens,
+        plan_to_score(config, tokens, "validation"),
+        list(read_pairs(config.data, "validation")) if translates else [],
+    )
