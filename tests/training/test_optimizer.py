@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 import pytest
 
 from transformer.config import Config, ModelConfig, OptimizerConfig, TrainConfig
-from transformer.training.optimizer import learning_rate, make_optimizer
+from transformer.training.optimizer import evaluation_params, learning_rate, make_optimizer
 
 
 def config_with(steps=100_000, **optimizer):
@@ -56,15 +57,20 @@ def gradients_of_three_updates():
 START = {"w": jnp.ones((3, 2)), "b": jnp.zeros(4)}
 
 
-def ours(config, gradients):
-    """Parameters after updates by these mean gradients, as `step.apply_gradients` makes them."""
-    params, state = START, make_optimizer(config.optimizer, 0.0).init(START)
+def updates_of(optimizer_of, config, gradients):
+    """Parameters after updates by an optimizer of a learning rate, and its last state."""
+    params, state = START, optimizer_of(0.0).init(START)
     for step, gradient in enumerate(gradients, start=1):
         gradient = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradient)
-        optimizer = make_optimizer(config.optimizer, learning_rate(config, step))
+        optimizer = optimizer_of(learning_rate(config, step))
         updates, state = optimizer.update(gradient, state, params)
         params = optax.apply_updates(params, updates)
-    return params
+    return params, state
+
+
+def ours(config, gradients):
+    """Parameters after updates by these mean gradients, as `step.apply_gradients` makes them."""
+    return updates_of(partial(make_optimizer, config.optimizer), config, gradients)[0]
 
 
 def test_adam_equals_the_algorithm_written_out():
@@ -91,6 +97,42 @@ def test_adam_equals_optaxs_with_other_settings():
         params = optax.apply_updates(params, updates)
     found = ours(config, gradients_of_three_updates())
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, params)
+
+
+def test_adamw_equals_optaxs_and_leaves_biases_alone():
+    config = config_with(name="adamw", warmup_steps=5, weight_decay=0.3)
+    expected, _ = updates_of(
+        lambda rate: optax.adamw(
+            rate, 0.9, 0.98, 1e-9, weight_decay=0.3, mask={"w": True, "b": False}
+        ),
+        config,
+        gradients_of_three_updates(),
+    )
+    found = ours(config, gradients_of_three_updates())
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
+    plain = ours(config_with(warmup_steps=5), gradients_of_three_updates())
+    np.testing.assert_array_equal(found["b"], plain["b"])
+    assert not np.allclose(found["w"], plain["w"])
+
+
+def test_schedule_free_equals_optaxs_and_is_evaluated_at_its_average():
+    config = config_with(name="schedule_free", warmup_steps=5)
+    expected, state = updates_of(
+        lambda rate: optax.contrib.schedule_free_adamw(rate, b1=0.9, b2=0.98, eps=1e-9),
+        config,
+        gradients_of_three_updates(),
+    )
+    found, own = updates_of(
+        partial(make_optimizer, config.optimizer), config, gradients_of_three_updates()
+    )
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
+    average = optax.contrib.schedule_free_eval_params(state, expected)
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-5), evaluation_params(own, found), average
+    )
+    assert (
+        evaluation_params(make_optimizer(config_with().optimizer, 0.0).init(START), found) is found
+    )
 
 
 @pytest.mark.parametrize("limit, factor", [(0.0, 1.0), (3.0, 1.0), (1.0, 0.5)])

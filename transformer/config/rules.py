@@ -239,6 +239,21 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             f"must be at least data.max_length ({data.max_length}): one pair must fit in a batch",
         ),
         (
+            f"optimizer.weight_decay ({optimizer.weight_decay})",
+            not optimizer.weight_decay or optimizer.name != "adam",
+            "must be 0 with optimizer.name adam: set that to adamw",
+        ),
+        (
+            f"optimizer.beta_1 ({optimizer.beta_1})",
+            optimizer.beta_1 > 0 or optimizer.name != "schedule_free",
+            "must be above 0 with optimizer.name schedule_free",
+        ),
+        (
+            f"train.ema_decay ({train.ema_decay})",
+            not train.ema_decay or optimizer.name != "schedule_free",
+            "must be 0 with optimizer.name schedule_free, which averages weights itself",
+        ),
+        (
             f"optimizer.cooldown_steps ({optimizer.cooldown_steps})",
             optimizer.cooldown_steps <= train.steps,
             f"must not exceed train.steps ({train.steps})",

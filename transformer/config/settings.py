@@ -229,8 +229,15 @@ VOCABULARY_SETTINGS = {
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam with the warm-up schedule of section 5.3."""
+    """The optimizer and the warm-up schedule of section 5.3."""
 
+    name: Literal["adam", "adamw", "schedule_free"] = "adam"
+    """adam, as in the paper; adamw: with weight decay (Loshchilov and Hutter, 2019,
+    https://arxiv.org/abs/1711.05101); schedule_free: AdamW without decay of the learning rate, for
+    which weights are averaged (Defazio et al., 2024, https://arxiv.org/abs/2405.15682)."""
+    weight_decay: Number = 0.0
+    """Of all optimizers but adam: each update takes this share, times the learning rate, off the
+    weights, except those of norms and biases."""
     warmup_steps: Positive = 4000
     """Updates in which the learning rate rises."""
     scale: PositiveNumber = 1.0

@@ -341,7 +341,7 @@ def _optimizer_item(state: TrainState) -> dict:
     key = jax.random.key_data(state.key)
     [opt_state] = filter(jax.tree.leaves, state.opt_state)  # of the parts of the chain one has any
     item = {"step": state.step, "opt_state": opt_state, "key": key}
-    if state.average is not None:
+    if state.result is not state.params:
         item["params"] = state.params
     if state.norm_average is not None:
         item["usual_norm"] = state.norm_average

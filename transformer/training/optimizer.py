@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
@@ -17,14 +18,57 @@ AVERAGED_NORMS = 100
 def make_optimizer(
     settings: OptimizerConfig, learning_rate: Float[Array, ""] | float
 ) -> optax.GradientTransformation:
-    """Adam on mean gradients, clipped before (`optimizer.clip_norm`). The state does not depend on
-    the learning rate, so that each update may have its own."""
+    """The optimizer of mean gradients, which are clipped before (`optimizer.clip_norm`). Its state
+    does not depend on the learning rate, so that each update may have its own."""
     clipping = [optax.clip_by_global_norm(settings.clip_norm)] if settings.clip_norm else []
-    return optax.chain(
-        *clipping,
+    return optax.chain(*clipping, *OPTIMIZERS[settings.name](settings, learning_rate))
+
+
+def _adam(settings, learning_rate):
+    return [
         optax.scale_by_adam(settings.beta_1, settings.beta_2, settings.epsilon),
         optax.scale_by_learning_rate(learning_rate),
+    ]
+
+
+def _adamw(settings, learning_rate):
+    adam, scale = _adam(settings, learning_rate)
+    return [adam, optax.add_decayed_weights(settings.weight_decay, has_decay), scale]
+
+
+def _schedule_free(settings, learning_rate):
+    # Its first moment is the interpolation between the averaged and the last weights.
+    base = optax.chain(
+        optax.scale_by_rms(
+            settings.beta_2, settings.epsilon, eps_in_sqrt=False, bias_correction=True
+        ),
+        optax.add_decayed_weights(settings.weight_decay, has_decay),
+        optax.scale_by_learning_rate(learning_rate),
     )
+    return [optax.contrib.schedule_free(base, learning_rate, settings.beta_1)]
+
+
+OPTIMIZERS = {"adam": _adam, "adamw": _adamw, "schedule_free": _schedule_free}
+"""The last parts of the chain, by `optimizer.name`."""
+
+
+def has_decay(params: Params) -> Params:
+    """True at weight matrices and tables, false at norms and biases."""
+
+    def is_matrix(path, leaf):
+        name = jax.tree_util.keystr(path[-1:], simple=True)
+        return not (name == "scale" or name.startswith("b") or name.endswith("_bias"))
+
+    return jax.tree_util.tree_map_with_path(is_matrix, params)
+
+
+def evaluation_params(opt_state: optax.OptState, params: Params) -> Params:
+    """The parameters to validate, save and translate with: those of an optimizer that averages
+    weights, else `params`."""
+    for part in opt_state:
+        if isinstance(part, optax.contrib.ScheduleFreeState):
+            return optax.contrib.schedule_free_eval_params(part, params)
+    return params
 
 
 def learning_rate(config: Config, step: Int[np.ndarray, "*U"] | int) -> Float[np.ndarray, "*U"]:

@@ -15,6 +15,7 @@ from transformer.model.batch import Batch
 from transformer.model.params import Params, init_params
 from transformer.training.loss import LossSums, loss_sums
 from transformer.training.optimizer import (
+    evaluation_params,
     is_accepted,
     make_optimizer,
     moving_average,
@@ -45,7 +46,9 @@ class TrainState:
     @property
     def result(self) -> Params:
         """What is validated, saved as the model and translated with."""
-        return self.params if self.average is None else self.average
+        if self.average is not None:
+            return self.average
+        return evaluation_params(self.opt_state, self.params)
 
 
 @struct.dataclass
