@@ -10,6 +10,7 @@ import signal
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
@@ -63,7 +64,7 @@ class Translation(Exchange):
     how many of the translations are truncated."""
 
     command: TranslateCommand
-    translator: "Translator"
+    translator: Any
     counts: Counter[str] = field(default_factory=Counter)
 
     def read(self, line: str) -> Request | None:

@@ -44,7 +44,7 @@ from transformer.data.corpus import read_pairs
 from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding import batches
 from transformer.decoding import translator as ours
-from transformer.decoding.scoring import log_probabilities, padded
+from transformer.decoding.scoring import log_probabilities
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import (
@@ -246,7 +246,9 @@ def print_differences(
     print(f"{len(different)} sentences of {our_name} and {their_name} differ")
     for i in different:
         scores = [
-            log_probabilities(model, params, padded([sources[i]]), padded([output.ids[i]]))[0]
+            log_probabilities(
+                model, params, *(np.array([[*ids, EOS]]) for ids in (sources[i], output.ids[i]))
+            )[0]
             for output in (ours, theirs)
         ]
         better = our_name if scores[0] > scores[1] else their_name

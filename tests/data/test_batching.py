@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pairs import FIRST_TOKEN, pair_lengths, token_pairs
 
 from transformer.config import Config, DataConfig, ModelConfig
-from transformer.data.batching import Position, arrangement, batches, pad_sources
+from transformer.data.batching import Position, arrangement, batches, pad, pad_sources
 from transformer.data.plan import make_plan
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -210,13 +210,15 @@ def test_a_classifier_reads_sentences_and_predicts_their_classes():
 
 
 @given(st.lists(st.lists(st.integers(3, 50), max_size=6), max_size=4))
-def test_sources_are_padded_for_decoding(sentences):
+def test_rows_are_padded_on_either_side(sentences):
     table = pad_sources(sentences, rows=4, length=7)
     assert table.shape == (4, 7)
     assert table.dtype == np.int32
     for row, ids in itertools.zip_longest(table.tolist(), sentences):
         expected = [] if ids is None else [*ids, EOS]
         assert row == expected + [PAD] * (7 - len(expected))
+    for row, ids in itertools.zip_longest(pad(sentences, 4, 7, left=True).tolist(), sentences):
+        assert row == [PAD] * (7 - len(ids or [])) + (ids or [])
 
 
 @pytest.mark.parametrize("sentences", [[[5] * 7], [[5]] * 5])

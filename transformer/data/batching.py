@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from transformer.config import Config
 from transformer.data.epochs import Draw
@@ -131,12 +132,22 @@ def _gather(
     return table
 
 
-def pad_sources(sentences: Sequence[Sequence[int]], rows: int, length: int) -> np.ndarray:
-    """Token ids as the encoder reads them: with EOS, padded with PAD to int32 [rows, length].
+def pad(
+    sequences: Sequence[Sequence[int]], rows: int, length: int, left: bool = False
+) -> Int[np.ndarray, "rows length"]:
+    """Sequences of token ids as a table, int32, with PAD behind each, or before it with `left`.
 
-    `length` counts EOS. Raises IndexError or ValueError when the sentences do not fit.
+    Raises IndexError or ValueError when they do not fit.
     """
     table = np.full((rows, length), PAD, np.int32)
-    for number, ids in enumerate(sentences):
-        table[number, : len(ids) + 1] = [*ids, EOS]
+    for row, ids in enumerate(sequences):
+        start = length - len(ids) if left else 0
+        table[row, start : start + len(ids)] = ids
     return table
+
+
+def pad_sources(
+    sentences: Sequence[Sequence[int]], rows: int, length: int
+) -> Int[np.ndarray, "rows length"]:
+    """`pad` of sentences as the encoder reads them, with EOS; `length` counts it."""
+    return pad([[*ids, EOS] for ids in sentences], rows, length)

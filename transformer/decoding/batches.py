@@ -11,7 +11,7 @@ from jax import Array
 from jaxtyping import Int
 
 from transformer.config import DecodeConfig, ModelConfig
-from transformer.data.batching import pad_sources
+from transformer.data.batching import pad, pad_sources
 from transformer.model.batch import PAD
 
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -168,10 +168,7 @@ def teacher_forced_batches(
         source = pad_batch(models, settings, [sources[number] for number in numbers])
         length = round_up(max(len(targets[number]) for number in numbers), LENGTHS)
         length = min(length, last_position(models))
-        target = np.full((len(source), length), PAD, np.int32)
-        for row, number in enumerate(numbers):
-            target[row, : len(targets[number])] = targets[number]
-        yield numbers, source, target
+        yield numbers, source, pad([targets[number] for number in numbers], len(source), length)
 
 
 def _padded_length(source: list[int]) -> int:
@@ -187,9 +184,4 @@ def round_up(length: int, lengths: Sequence[int]) -> int:
 def pad_prefixes(prefixes: list[list[int]], rows: int) -> Int[np.ndarray, "B P"] | None:
     """What translations begin with, as a table of few lengths; None where there is nothing."""
     longest = max(map(len, prefixes))
-    if longest == 0:
-        return None
-    table = np.full((rows, round_up(longest, LENGTHS)), PAD, np.int32)
-    for number, prefix in enumerate(prefixes):
-        table[number, : len(prefix)] = prefix
-    return table
+    return pad(prefixes, rows, round_up(longest, LENGTHS)) if longest else None

@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, GenerateConfig, ModelConfig
+from transformer.data.batching import pad
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import last_position, longest_text, round_up
@@ -196,12 +197,10 @@ def _padded(
     last = last_position(generator.ensemble.models)
     length = min(round_up(max(map(len, prompts)), PROMPT_LENGTHS), last)
     rows = min(1 << (len(prompts) - 1).bit_length(), generator.prompts_at_once)
-    table = np.full((rows, length), PAD, np.int32)
     limits = np.zeros(rows, np.int32)
     for row, ids in enumerate(prompts):
-        table[row, length - len(ids) :] = ids
         limits[row] = min(generator.settings.max_tokens, _most_added(generator, ids))
-    return table, limits
+    return pad(prompts, rows, length, left=True), limits
 
 
 def _most_added(generator: Generator, prompt: list[int]) -> int:

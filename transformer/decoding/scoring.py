@@ -13,7 +13,6 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import ModelConfig
-from transformer.data.batching import pad_sources
 from transformer.data.tags import read_source
 from transformer.decoding.batches import longest_text, teacher_forced_batches
 from transformer.decoding.ensemble import Ensemble, make_ensemble
@@ -118,8 +117,3 @@ def score_pairs(
             length = len(ended[number])
             found[number] = Scored(tuple(ended[number]), tuple(of_one[:length]))
     return found
-
-
-def padded(rows: list[list[int]]) -> Int[np.ndarray, "B L"]:
-    """Rows of ids with EOS as a table."""
-    return pad_sources(rows, len(rows), max(map(len, rows)) + 1)

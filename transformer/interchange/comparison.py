@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import jax
+import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from transformer.config import DataConfig
@@ -16,7 +17,7 @@ from transformer.data.files import file_lines
 from transformer.data.tokenizer import BLANK
 from transformer.decoding.batches import longest_output
 from transformer.decoding.lines import one_line
-from transformer.decoding.scoring import log_probabilities, padded
+from transformer.decoding.scoring import log_probabilities
 from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
@@ -180,8 +181,8 @@ def print_differences(
             log_probabilities(
                 model.config.model,
                 model.params,
-                padded([source_rows[number]]),
-                padded([side.ids[number]]),
+                np.array([[*source_rows[number], EOS]]),
+                np.array([[*side.ids[number], EOS]]),
             )[0]
             for side in (original, converted)
         )

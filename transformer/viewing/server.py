@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from threading import Thread
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -102,7 +102,7 @@ def main(words: list[str]) -> None:
         uvicorn.Server(settings(application, command.limits)).run([found])
 
 
-def compile_all(runs: Sequence["Served"], sizes: Sequence[int]) -> None:
+def compile_all(runs: Sequence[Any], sizes: Sequence[int]) -> None:
     """Compiles what runs are asked for so many texts at once, and says how far it is. It takes its
     share of the processor, but no request waits for it."""
     programs = sorted((one for run in runs for one in run.programs(sizes)), key=lambda one: one[0])
