@@ -110,10 +110,14 @@ def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, stat
     assert all(len(leaf.devices()) == 4 for leaf in jax.tree.leaves(restored))
 
 
+@pytest.mark.parametrize("name", ["adam", "muon", "schedule_free"])
 def test_training_goes_on_from_a_restored_state_as_if_nothing_had_happened(
-    tmp_path, config, state, random_batch, compiled_update
+    tmp_path, config, random_batch, compiled_update, name
 ):
+    config = dataclasses.replace(config, optimizer=OptimizerConfig(name=name, clip_norm=1.0))
     step = compiled_update(config)
+    first = jax.jit(partial(init_state, config))(jax.random.key(config.train.seed))
+    state, _ = step(first, random_batch())
     save(tmp_path, config, (state, None))
     restored, _ = restore(tmp_path, config)
     alone = jax.device_put(restored, jax.devices()[0])

@@ -115,6 +115,41 @@ def test_adamw_equals_optaxs_and_leaves_biases_alone():
     assert not np.allclose(found["w"], plain["w"])
 
 
+@pytest.mark.parametrize("nesterov, rms", [(True, 0.2), (False, 0.0)])
+def test_muon_moves_each_matrix_of_each_layer_as_optaxs_does_and_all_else_as_adam(
+    small_model, random_params, nesterov, rms
+):
+    settings = {"muon_nesterov": nesterov, "muon_rms": rms, "warmup_steps": 5}
+    config, params = config_with(name="muon", **settings), random_params(small_model())
+    gradients = [random_params(small_model(), seed) for seed in (1, 2, 3)]
+
+    def moved(optimizer_of, params, gradients):
+        state = optimizer_of(0.0).init(params)
+        for step, gradient in enumerate(gradients, start=1):
+            optimizer = optimizer_of(learning_rate(config, step))
+            updates, state = optimizer.update(gradient, state, params)
+            params = optax.apply_updates(params, updates)
+        return params
+
+    found = moved(partial(make_optimizer, config.optimizer), params, gradients)
+    adam = moved(lambda rate: optax.adam(rate, 0.9, 0.98, 1e-9), params, gradients)
+    np.testing.assert_allclose(found.embedding.source, adam.embedding.source, rtol=1e-5)
+    norm = "self_attention_norm"
+    ours, theirs = (getattr(tree.encoder.layers, norm).scale for tree in (found, adam))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    for name, inputs in {"w_q": 16, "w_o": 16}.items():
+
+        def matrix(tree, name=name, inputs=inputs):
+            return getattr(tree.decoder.layers.cross_attention, name)[1].reshape(inputs, -1)
+
+        expected = moved(
+            lambda rate: optax.contrib.muon(rate, nesterov=nesterov, consistent_rms=rms or None),
+            {"w": matrix(params)},
+            [{"w": matrix(gradient)} for gradient in gradients],
+        )
+        np.testing.assert_allclose(matrix(found), expected["w"], rtol=1e-4, atol=1e-6)
+
+
 def test_schedule_free_equals_optaxs_and_is_evaluated_at_its_average():
     config = config_with(name="schedule_free", warmup_steps=5)
     expected, state = updates_of(

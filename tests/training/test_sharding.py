@@ -233,11 +233,21 @@ def test_nearly_all_of_a_state_is_split_and_none_of_it_along_its_layers(small_co
     assert_close(jax.device_get(state.params), first_state(config).params, atol=0)
 
 
-@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize(
+    "name, micro_batches",
+    [
+        ("adam", 2),
+        pytest.param("adam", 1, marks=pytest.mark.slow),
+        pytest.param("muon", 2, marks=pytest.mark.slow),
+        pytest.param("schedule_free", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_updates_of_a_split_state_equal_those_of_a_copied_one(
-    small_config, uneven_batch, micro_batches
+    small_config, uneven_batch, name, micro_batches
 ):
-    config = split_config(small_config, micro_batches=micro_batches, ema_decay=0.5)
+    averaged = {} if name == "schedule_free" else {"ema_decay": 0.5}
+    config = split_config(small_config, micro_batches=micro_batches, **averaged)
+    config = replace(config, optimizer=replace(config.optimizer, name=name))
     mesh = sharding.make_mesh()
     ours, told = updated(mesh, config, uneven_batch, updates=3)
     theirs, told_there = updated(mesh, copied(config), uneven_batch, updates=3)

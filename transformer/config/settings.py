@@ -231,10 +231,19 @@ VOCABULARY_SETTINGS = {
 class OptimizerConfig:
     """The optimizer and the warm-up schedule of section 5.3."""
 
-    name: Literal["adam", "adamw", "schedule_free"] = "adam"
+    name: Literal["adam", "adamw", "muon", "schedule_free"] = "adam"
     """adam, as in the paper; adamw: with weight decay (Loshchilov and Hutter, 2019,
-    https://arxiv.org/abs/1711.05101); schedule_free: AdamW without decay of the learning rate, for
-    which weights are averaged (Defazio et al., 2024, https://arxiv.org/abs/2405.15682)."""
+    https://arxiv.org/abs/1711.05101); muon: momentum of each weight matrix of the layers is
+    orthogonalised, all else is Adam's (Jordan et al., 2024,
+    https://kellerjordan.github.io/posts/muon/); schedule_free: AdamW without decay of the learning
+    rate, for which weights are averaged (Defazio et al., 2024, https://arxiv.org/abs/2405.15682)."""
+    muon_momentum: Fraction = 0.95
+    """Decay of the momentum of muon."""
+    muon_nesterov: bool = True
+    """Muon looks ahead by Nesterov's momentum."""
+    muon_rms: Number = 0.2
+    """Root mean square of a matrix' update, in learning rates (Liu et al., 2025,
+    https://arxiv.org/abs/2502.16982); 0: sqrt(max(1, outputs / inputs)) times an orthogonal one."""
     weight_decay: Number = 0.0
     """Of all optimizers but adam: each update takes this share, times the learning rate, off the
     weights, except those of norms and biases."""

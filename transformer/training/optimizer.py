@@ -36,6 +36,47 @@ def _adamw(settings, learning_rate):
     return [adam, optax.add_decayed_weights(settings.weight_decay, has_decay), scale]
 
 
+Dimensions = optax.contrib.MuonDimensionNumbers
+
+MATRICES = {
+    **dict.fromkeys(("w_q", "w_k", "w_v"), Dimensions(1, (2, 3))),
+    "w_o": Dimensions((1, 2), 3),
+    **dict.fromkeys(("w_1", "w_2"), Dimensions(1, 2)),
+}
+"""The axes over which each weight of stacked layers sums, and those that it gives."""
+
+
+def matrices(params: Params) -> Params:
+    """The matrices that Muon orthogonalises, layer by layer; None at all other weights."""
+
+    def dimensions(path, _):
+        return MATRICES.get(jax.tree_util.keystr(path[-1:], simple=True))
+
+    return jax.tree_util.tree_map_with_path(dimensions, params)
+
+
+def _muon(settings, learning_rate):
+    muon = optax.contrib.muon(
+        learning_rate,
+        beta=settings.muon_momentum,
+        weight_decay=settings.weight_decay,
+        nesterov=settings.muon_nesterov,
+        consistent_rms=settings.muon_rms or None,
+        muon_weight_dimension_numbers=matrices,
+    )
+    others = optax.chain(*_adam(settings, learning_rate))
+
+    def labels(params):
+        names = matrices(params)
+        return jax.tree.map(
+            lambda dimensions: "others" if dimensions is None else "muon",
+            names,
+            is_leaf=lambda node: node is None or isinstance(node, Dimensions),
+        )
+
+    return [optax.partition({"muon": muon, "others": others}, labels)]
+
+
 def _schedule_free(settings, learning_rate):
     # Its first moment is the interpolation between the averaged and the last weights.
     base = optax.chain(
@@ -48,7 +89,7 @@ def _schedule_free(settings, learning_rate):
     return [optax.contrib.schedule_free(base, learning_rate, settings.beta_1)]
 
 
-OPTIMIZERS = {"adam": _adam, "adamw": _adamw, "schedule_free": _schedule_free}
+OPTIMIZERS = {"adam": _adam, "adamw": _adamw, "muon": _muon, "schedule_free": _schedule_free}
 """The last parts of the chain, by `optimizer.name`."""
 
 
