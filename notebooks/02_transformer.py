@@ -177,20 +177,18 @@ show("the first encoder layer", x)
 # and values come from the encoder. `run_layer` is a layer of either kind:
 
 # %%
-offsets = model.offsets_between(positions, positions)
-x, _, _ = model.run_layer(config, second, x, mask, offsets)
+context = model.context_of(mask)  # where the tokens are, and what each may look at
+x, _, _ = model.run_layer(config, second, x, context)
 memory = model.Memory(x, mask, None)
 show("what the encoder hands on [B, S, D]", memory.states)
 
-places = jnp.arange(batch.target_in.shape[1])[None]
-y = model.embed_target(config, params.embedding, batch.target_in, places)
+context = model.context_of(layers.causal_mask(batch.target_in.shape[1]))
+show("causal mask [1, 1, T, T]", context.mask)
+y = model.embed_target(config, params.embedding, batch.target_in, context.positions)
 show("target embeddings [B, T, D]", y)
-causal = layers.causal_mask(y.shape[1])
-show("causal mask [1, 1, T, T]", causal)
 for layer in unstack(params.decoder):
     seen = model.layer_memory(layer, memory)
-    offsets = model.offsets_between(places, places)
-    y, _, looked = model.run_layer(config, layer, y, causal, offsets, memory=seen)
+    y, _, looked = model.run_layer(config, layer, y, context, memory=seen)
 show("masked self-attention weights [B, H, T, T]", looked.own)
 show("cross-attention weights [B, H, T, S]", looked.cross)
 show("the decoder's states [B, T, D]", y)
@@ -234,9 +232,9 @@ def cosine(a, b):
 
 kept = {"with residual connections": [1.0], "without": [1.0]}
 x = y = start
-offsets = model.offsets_between(positions, positions)
+context = model.context_of(mask)
 for layer in unstack(deep_params.encoder):
-    x, _, _ = model.run_layer(deep, layer, x, mask, offsets)
+    x, _, _ = model.run_layer(deep, layer, x, context)
     y = without_residual(layer, y)
     kept["with residual connections"].append(float(cosine(x, start)))
     kept["without"].append(float(cosine(y, start)))

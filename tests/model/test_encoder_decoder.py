@@ -11,6 +11,7 @@ from jaxtyping import TypeCheckError
 from transformer.model.batch import PAD, Batch
 from transformer.model.encoder_decoder import (
     Memory,
+    context_of,
     decode,
     embed_source,
     embed_target,
@@ -18,7 +19,6 @@ from transformer.model.encoder_decoder import (
     final_norm,
     layer_memory,
     logits,
-    offsets_between,
     run_encoder,
     run_layer,
 )
@@ -191,17 +191,15 @@ def test_stacked_layers_equal_the_layers_one_by_one(small_model, random_params, 
 
     @jax.jit
     def one_by_one(params, source, target_in):
-        mask = padding_mask(source)
-        positions = jnp.arange(source.shape[1])[None]
-        x = embed_source(model, params.embedding, source, positions)
+        context = context_of(padding_mask(source))
+        x = embed_source(model, params.embedding, source, context.positions)
         for layer in unstack(params.encoder):
-            x, _, _ = run_layer(model, layer, x, mask, offsets_between(positions, positions))
-        memory = Memory(final_norm(model, params.encoder.norm, x), mask, None)
-        positions = jnp.arange(target_in.shape[1])[None]
-        x = embed_target(model, params.embedding, target_in, positions)
+            x, _, _ = run_layer(model, layer, x, context)
+        memory = Memory(final_norm(model, params.encoder.norm, x), context.mask, None)
+        context = context_of(causal_mask(target_in.shape[1]))
+        x = embed_target(model, params.embedding, target_in, context.positions)
         for layer in unstack(params.decoder):
-            seen, offsets = causal_mask(target_in.shape[1]), offsets_between(positions, positions)
-            x, _, _ = run_layer(model, layer, x, seen, offsets, layer_memory(layer, memory))
+            x, _, _ = run_layer(model, layer, x, context, layer_memory(layer, memory))
         return logits(output_layer(params), final_norm(model, params.decoder.norm, x))
 
     assert len(unstack(params.encoder)) == 3

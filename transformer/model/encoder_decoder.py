@@ -150,7 +150,7 @@ def run_encoder(
 
     def layer(x, layer_and_key):
         params, key = layer_and_key
-        x, _, weights = run_layer(config, params, x, context.mask, context.offsets, key=key)
+        x, _, weights = run_layer(config, params, x, context, key=key)
         return x, weights
 
     x, weights = run_stack(config, layer, x, params.encoder, stack_key)
@@ -182,9 +182,7 @@ def decode(
         past, seen = None, cached[0].memory if cached else layer_memory(params, memory)
         if context.row is not None:
             past = Past(cached[0].kv, context.row)
-        x, kv, weights = run_layer(
-            config, params, x, context.mask, context.offsets, seen, past, key
-        )
+        x, kv, weights = run_layer(config, params, x, context, seen, past, key)
         return x, (kv, weights)
 
     x, (kv, weights) = run_stack(config, layer, x, params.decoder, stack_key, context.layers)
@@ -201,8 +199,7 @@ def run_layer(
     config: ModelConfig,
     params: Layer,
     x: Float[Array, "B T D"],
-    mask: Bool[Array, "#B 1 #T L"],
-    offsets: Int[Array, "#B #T L"],
+    context: Context,
     memory: LayerMemory | None = None,
     past: Past | None = None,
     key: Key[Array, ""] | None = None,
@@ -210,9 +207,8 @@ def run_layer(
     """Self-attention, cross-attention if there is a memory, feed-forward: a layer of either stack.
 
     With a mask of padding it encodes, with one that is causal it decodes. With `past`,
-    self-attention also looks at earlier positions, L in all. `offsets` say how far each key is from
-    each query. Returns the output, the keys and values that self-attention looked at, and the
-    weights of both attentions.
+    self-attention also looks at earlier positions. Returns the output, the keys and values that
+    self-attention looked at, and the weights of both attentions.
     """
     self_key, self_sum_key, inner_key, last_key, cross_key, cross_sum_key = split(key, 6)
     attend_to = partial(
@@ -227,7 +223,7 @@ def run_layer(
         if past is not None:
             kv = extend(past, kv)
         attention = params.self_attention
-        values, weights = attend_to(attention, x, kv, mask, offsets, key=self_key)
+        values, weights = attend_to(attention, x, kv, context.mask, context.offsets, key=self_key)
         return values, (kv, weights)
 
     def cross_attention(x):
