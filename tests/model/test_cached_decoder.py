@@ -28,6 +28,7 @@ MODELS = {
     "biases": {"attention_bias": True, "output_bias": True, "activation": "gelu"},
     "two vocabularies": {"positions": "learned", "tying": "target", "target_vocab_size": 31},
     "relative positions": {"positions": "relative", "max_offset": 3},
+    "rotary positions": {"positions": "rotary"},
     "a decoder alone": {"encoder_layers": 0},
     "a decoder alone with relative positions": {
         "encoder_layers": 0,
@@ -145,7 +146,9 @@ def test_a_prompt_read_at_once_equals_one_token_at_a_time(
         np.testing.assert_allclose(scores, np.repeat(wanted, beam, axis=0), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["paper", "relative positions", "two vocabularies"])
+@pytest.mark.parametrize(
+    "name", ["paper", "relative positions", "rotary positions", "two vocabularies"]
+)
 def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
     small_model, random_params, random_batch, name
 ):

@@ -1,5 +1,6 @@
 """Attention, feed-forward, norms, positions and dropout against other people's and plain ones."""
 
+import itertools
 import math
 
 import flax.linen as nn
@@ -23,6 +24,7 @@ from transformer.model.layers import (
     padding_mask,
     position_encoding,
     project,
+    rotated,
     sinusoids,
 )
 from transformer.model.params import Attention, FeedForward, Norm, unstack
@@ -159,6 +161,20 @@ def test_relative_positions_add_a_number_for_each_head_and_clipped_offset(
             weights = np.exp(scores) / np.exp(scores).sum()
             expected[t] += weights @ v[: t + 1] @ np.asarray(params.w_o[head])
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
+
+
+def test_rotary_positions_equal_the_formula_and_scores_depend_on_distance_alone():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(1, 5, 2, 6)).astype(np.float32)
+    found = rotated(jnp.asarray(x), jnp.arange(5)[None])
+    for position, pair in itertools.product(range(5), range(3)):
+        turn = np.exp(1j * position / 10000 ** (2 * pair / 6))
+        expected = (x[0, position, :, 2 * pair] + 1j * x[0, position, :, 2 * pair + 1]) * turn
+        np.testing.assert_allclose(found[0, position, :, 2 * pair], expected.real, atol=1e-6)
+        np.testing.assert_allclose(found[0, position, :, 2 * pair + 1], expected.imag, atol=1e-6)
+    later = rotated(jnp.asarray(x), jnp.arange(5)[None] + 7)
+    scores = (jnp.einsum("bthk,bshk->bhts", turned, turned) for turned in (found, later))
+    np.testing.assert_allclose(*scores, atol=1e-5)
 
 
 def test_embeddings_are_scaled_by_the_root_of_their_width(small_model):

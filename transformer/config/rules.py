@@ -116,6 +116,12 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
             "must be even with model.positions sinusoidal: each frequency has a sine and a cosine",
         ),
         (
+            f"model.d_model ({model.d_model})",
+            model.positions != "rotary" or model.d_model // model.num_heads % 2 == 0,
+            f"must give each of model.num_heads ({model.num_heads}) an even width with "
+            "model.positions rotary: numbers are turned in pairs",
+        ),
+        (
             f"model.max_positions ({model.max_positions})",
             model.positions != "learned" or model.max_positions >= data.max_length,
             f"must be at least data.max_length ({data.max_length}) with model.positions learned",

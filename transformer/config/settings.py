@@ -90,9 +90,10 @@ class ModelConfig:
     """Shared embeddings: source, target and output (the paper's); target and output; none."""
     embedding_scale: bool = True
     """Embeddings times sqrt(d_model), as in the paper (section 3.4)."""
-    positions: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
-    """Position encoding (section 3.5); relative: a learned bias a head for how far tokens are from
-    each other."""
+    positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
+    """Position encoding (section 3.5); relative: a learned bias in each head for how far tokens are
+    from each other; rotary: queries and keys are turned by angles that grow with the position (Su
+    et al., 2021, https://arxiv.org/abs/2104.09864)."""
     max_positions: Positive = 1024
     """Rows of the learned position table; the other kinds have no end."""
     max_offset: Positive = 64

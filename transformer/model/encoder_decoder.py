@@ -216,14 +216,15 @@ def run_layer(
         dropout_rate=config.attention_dropout,
         accelerator=config.accelerator,
     )
+    positions = context.positions if config.positions == "rotary" else None
     cross = None
 
     def self_attention(x):
-        kv = key_value(params.self_attention, x)
+        attention, mask, offsets = params.self_attention, context.mask, context.offsets
+        kv = key_value(attention, x, positions)
         if past is not None:
             kv = extend(past, kv)
-        attention = params.self_attention
-        values, weights = attend_to(attention, x, kv, context.mask, context.offsets, key=self_key)
+        values, weights = attend_to(attention, x, kv, mask, offsets, positions, key=self_key)
         return values, (kv, weights)
 
     def cross_attention(x):

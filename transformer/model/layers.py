@@ -63,16 +63,18 @@ def multi_head_attention(
     kv: KeyValue,
     mask: Bool[Array, "#B 1 #T #S"],
     offsets: Int[Array, "#B #T S"] | None = None,
+    positions: Int[Array, "#B #T"] | None = None,
     dropout_rate: float = 0.0,
     key: Key[Array, ""] | None = None,
     accelerator: str = "",
 ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
     """Section 3.2.2. Self, masked and cross attention differ only in `kv` and `mask`.
 
-    `offsets` say how far each key is from each query, for relative positions. Returns the output
-    and the attention weights, or no weights where the accelerator has a kernel that fits.
+    `offsets` say how far each key is from each query, for relative positions; `positions` are those
+    of the queries, for rotary ones. Returns the output and the attention weights, or no weights
+    where the accelerator has a kernel that fits.
     """
-    q = project(x, params.w_q, params.b_q).swapaxes(1, 2)
+    q = rotated(project(x, params.w_q, params.b_q), positions).swapaxes(1, 2)
     bias = None if params.offset_bias is None else offset_bias(params.offset_bias, offsets)
     rate = 0.0 if key is None else dropout_rate
     if fits_kernel(accelerator, q, kv.k, bias, rate):
@@ -83,10 +85,27 @@ def multi_head_attention(
     return linear("bthk,hkd->btd", values, params.w_o, params.b_o), weights
 
 
-def key_value(params: Attention, x: Float[Array, "B S D"]) -> KeyValue:
-    """The keys and values of `x` in every head."""
+def key_value(
+    params: Attention, x: Float[Array, "B S D"], positions: Int[Array, "#B #S"] | None = None
+) -> KeyValue:
+    """The keys and values of `x` in every head; with rotary positions, the keys at `positions`."""
     k, v = project(x, params.w_k, params.b_k), project(x, params.w_v, params.b_v)
-    return KeyValue(k.transpose(0, 2, 3, 1), v.swapaxes(1, 2))
+    return KeyValue(rotated(k, positions).transpose(0, 2, 3, 1), v.swapaxes(1, 2))
+
+
+def rotated(
+    x: Float[Array, "B T H K"], positions: Int[Array, "#B #T"] | None
+) -> Float[Array, "B T H K"]:
+    """Numbers 2i and 2i + 1 of each head turned by the angle position / 10000^(2i/K) (Su et al.,
+    2021, equation 34), so that a score depends on how far apart query and key are; None: unturned.
+    """
+    if positions is None:
+        return x
+    angles = positions[..., None, None] * 10000 ** (-jnp.arange(0, x.shape[-1], 2) / x.shape[-1])
+    even, odd = x[..., ::2].astype(jnp.float32), x[..., 1::2].astype(jnp.float32)
+    sin, cos = jnp.sin(angles), jnp.cos(angles)
+    turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+    return turned.reshape(x.shape).astype(x.dtype)
 
 
 def project(
@@ -183,8 +202,8 @@ def position_encoding(
     config: ModelConfig, learned: Float[Array, "L D"] | None, positions: Int[Array, "*B T"]
 ) -> Float[Array, "*B T D"] | None:
     """What is added to embeddings: rows of the learned table, the sinusoids of section 3.5, or
-    nothing where positions are relative."""
-    if config.positions == "relative":
+    nothing where attention knows the positions."""
+    if config.positions in ("relative", "rotary"):
         return None
     return sinusoids(positions, config.d_model) if learned is None else learned[positions]
 
