@@ -46,7 +46,9 @@ def in_room(room):
     return [name for name in GRAPH if name == room or name.startswith(room + ".")]
 
 
-MODEL_ORDER = ["batch", "params", "kernels", "layers", "encoder_decoder", "cached_decoder"]
+MODEL_ORDER = [
+    "batch", "params", "kernels", "primitives", "layers", "encoder_decoder", "cached_decoder",
+]  # fmt: skip
 EVERYWHERE = {"transformer.config", "transformer.errors"}
 ALLOWED = {
     "transformer.errors": set(),
@@ -106,7 +108,21 @@ ALLOWED = {
         "transformer.machine",
         "transformer.commands",
     },
-    "transformer.commands": EVERYWHERE | {"transformer.machine", "transformer.runs.folder"},
+    **{
+        f"transformer.commands.{name}": EVERYWHERE
+        | {"transformer.machine", "transformer.runs.folder", "transformer.commands"}
+        for name in ("command_line", "convert_line", "program", "standard_input", "verify_resume")
+    },
+    "transformer.commands": EVERYWHERE
+    | {
+        "transformer.model",
+        "transformer.data",
+        "transformer.training",
+        "transformer.decoding",
+        "transformer.evaluation",
+        "transformer.runs",
+        "transformer.machine",
+    },
 }
 """What a room may import besides its own modules."""
 
@@ -117,7 +133,7 @@ def test_a_room_imports_only_the_rooms_below_it(room):
     assert modules, f"there is no {room}"
     for module in modules:
         for imported in of_the_project(module):
-            allowed = any(
+            allowed = imported == "transformer" or any(  # for its version
                 imported == below or imported.startswith(below + ".")
                 for below in ALLOWED[room] | {room}
             )
@@ -164,6 +180,9 @@ def test_outside_of_training_only_what_keeps_its_state_uses_it():
     assert {user for user in users if not user.startswith("transformer.training")} == {
         "transformer.runs.checkpoints",
         "transformer.runs.skipped",
+        "transformer.commands.start",
+        "transformer.commands.trainer",
+        "transformer.commands.replay",
     }
 
 

@@ -63,7 +63,7 @@ def test_every_setting_is_understood(place, settings):
     if settings.startswith(("--data", "--model")):
         config = "lm_quickstart" if "--data.windows" in settings else "quickstart"
         parse(f"train.py configs/{config}.py {settings}")
-    elif settings.startswith("--train"):
+    elif settings.startswith(("--train", "--optimizer")):
         parse(f"train.py configs/quickstart.py {settings}")
     elif settings.startswith("--decode"):
         parse(f"translate.py runs/quickstart {settings}")

@@ -52,9 +52,9 @@ def test_the_shapes_reach_as_far_as_texts_and_their_translations(translator):
         ]
     ]  # fmt: skip
     assert {shape.length for shape in found[100]} == {16, 24, 32, 40}
-    assert max(shape.room for shape in found[100]) == 64  # for 40 tokens
+    assert max(shape.capacity for shape in found[100]) == 64  # for 40 tokens
     assert max(shape.length for shape in found[300]) == 256
-    assert max(shape.room for shape in found[300]) == 512
+    assert max(shape.capacity for shape in found[300]) == 512
 
 
 def test_nothing_is_compiled_any_more_when_texts_come(translator):

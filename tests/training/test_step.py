@@ -61,8 +61,8 @@ def test_the_moving_average_is_that_of_the_weights_after_each_update(
     small_config, random_batch, compiled_update
 ):
     config = quick(small_config(ema_decay=0.5))
-    plain = start_of(config)
-    state, average = plain.replace(average=plain.params), plain.params
+    plain, state = start_of(quick(small_config())), start_of(config)
+    average = plain.params
     for step in range(1, 7):
         batch = random_batch(rows=4, seed=step)
         state, _ = compiled_update(config)(state, batch)
@@ -320,7 +320,6 @@ def test_a_gradient_that_is_no_number_changes_nothing_but_the_step(
     config = quick(small_config(ema_decay=0.5))
     compute = partial(poisoned_update, config, 1, value)
     state = start_of(config)
-    state = state.replace(average=state.params)
     first, told = compute(state, random_batch())
     assert not told.skipped
     skipped, told = compute(first, random_batch())
@@ -357,7 +356,7 @@ def test_a_gradient_much_longer_than_usual_is_skipped_where_that_is_asked_for(
 ):
     config = quick(small_config())
     config = replace(config, optimizer=replace(config.optimizer, skip_spikes=3.0))
-    state = start_of(config).replace(norm_average=jnp.float32(0))
+    state = start_of(config)
     compute = partial(poisoned_update, config, 2, 1e6)
     norms = []
     for step in range(2):

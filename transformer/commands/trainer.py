@@ -108,8 +108,9 @@ class Trainer:
     def _launch(self, start: Start) -> None:
         """Prints remarks on scores and data, and records that training starts here."""
         data = self.data
-        for remark in self.scorer.remarks(data.tokenizers.target.reproduce):
-            self.log(f"scores      {remark}")
+        if data.validation.pairs:
+            for remark in self.scorer.remarks(data.tokenizers.target.reproduce):
+                self.log(f"scores      {remark}")
         looked = ""
         if start.state is None:
             source = data.tokenizers.source
@@ -174,15 +175,16 @@ class Trainer:
             stream = profiled(stream, self.command.run / "profile")
         return processes.marked(stream, "update", self.start_step)
 
-    # The hooks.
-
     def report(self, step: int, metrics: StepMetrics) -> None:
+        """To the progress bar and metrics.jsonl."""
         self.reporter.update(step, metrics)
 
     def is_over(self) -> bool:
+        """Whether `train.patience` has run out."""
         return self.early_stopping.should_stop
 
     def give_up(self, state: TrainState, batch: Batch) -> NoReturn:
+        """Keeps the update that was skipped last, for --replay; raises UserError."""
         sentences = texts_of(self.data.tokenizers, batch)
         keep_skipped(self.command.run, self.config, state, batch, sentences)
         raise UserError(
@@ -192,6 +194,7 @@ class Trainer:
         )
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
+        """Validates and saves."""
         processes.reached(f"the checkpoint of update {int(state.step):,}")
         scores = self._validate(state) if validate else {}
         if validate:

@@ -165,9 +165,14 @@ def decode(
     tokens: Int[Array, "B T"],
     context: Context | None = None,
     key: Key[Array, ""] | None = None,
-) -> tuple[Float[Array, "B T D"], KeyValue | tuple[KeyValue, ...], AttentionWeights]:
+) -> tuple[
+    Float[Array, "B T D"],
+    KeyValue | tuple[KeyValue, ...],
+    AttentionWeights | tuple[AttentionWeights, ...],
+]:
     """The decoder stack (section 3.1): its states, from which `logits` predicts the next token; and
-    of all layers the keys and values of self-attention, and the weights.
+    of all layers the keys and values of self-attention, and the weights: along a leading axis, or
+    in tuples where the layers are in one.
 
     Without `context`, the tokens are whole targets and each looks at those before it: teacher
     forcing. A context with caches is made of prompts and of single tokens (`cached_decoder`), and

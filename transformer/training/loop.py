@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 from transformer.config import TrainConfig
 from transformer.model.batch import Batch
@@ -86,6 +86,7 @@ class EarlyStopping:
         return 0 < self.patience <= self.waited
 
 
+@runtime_checkable
 class Hooks(Protocol[Position]):
     """What the loop calls.
 

@@ -61,7 +61,7 @@ def loss_sums(
     smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
     shards: int = 1,
-    r_drop: Float[Array, ""] | None = None,
+    r_drop: Float[Array, ""] | float | None = None,
 ) -> LossSums:
     """The model's loss on a batch; `key=None` for no dropout.
 
@@ -86,7 +86,7 @@ def _sums(
     x: Float[Array, "B T D"],
     labels: Int[Array, "B T"],
     smoothing: Float[Array, ""] | float,
-    r_drop: Float[Array, ""] | None,
+    r_drop: Float[Array, ""] | float | None,
 ) -> LossSums:
     """The sums, piece by piece."""
     return _sums_forward(shards, positions, output, x, labels, smoothing, r_drop)[0]
@@ -165,7 +165,7 @@ def _losses(
     x: Float[Array, "B T D"],
     labels: Int[Array, "B T"],
     smoothing: Float[Array, ""] | float,
-    r_drop: Float[Array, ""] | None = None,
+    r_drop: Float[Array, ""] | float | None = None,
 ) -> LossSums:
     """What each position adds to the sums; with `r_drop` the two rows are passes."""
     scores = logits(output, x)

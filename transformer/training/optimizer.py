@@ -1,5 +1,7 @@
 """The optimizer as an optax chain, and the learning-rate schedule of section 5.3."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,13 +13,14 @@ from jaxtyping import Bool, Float, Int
 from transformer.config import Config, OptimizerConfig
 from transformer.model.params import Params
 
+Rate = Float[Array, ""] | np.float32 | float
+"""A learning rate, traced or not."""
+
 AVERAGED_NORMS = 100
 """The gradient-norm average forgets as a mean of so many updates does."""
 
 
-def make_optimizer(
-    settings: OptimizerConfig, learning_rate: Float[Array, ""] | float
-) -> optax.GradientTransformation:
+def make_optimizer(settings: OptimizerConfig, learning_rate: Rate) -> optax.GradientTransformation:
     """The optimizer of mean gradients, which are clipped before (`optimizer.clip_norm`). Its state
     does not depend on the learning rate, so that each update may have its own."""
     clipping = [optax.clip_by_global_norm(settings.clip_norm)] if settings.clip_norm else []
@@ -46,7 +49,7 @@ MATRICES = {
 """The axes over which each weight of stacked layers sums, and those that it gives."""
 
 
-def matrices(params: Params) -> Params:
+def matrices(params: Any) -> Any:
     """The matrices that Muon orthogonalises, layer by layer; None at all other weights."""
 
     def dimensions(path, _):
@@ -93,7 +96,7 @@ OPTIMIZERS = {"adam": _adam, "adamw": _adamw, "muon": _muon, "schedule_free": _s
 """The last parts of the chain, by `optimizer.name`."""
 
 
-def has_decay(params: Params) -> Params:
+def has_decay(params: Any) -> Any:
     """True at weight matrices and tables, false at norms and biases."""
 
     def is_matrix(path, leaf):
@@ -103,7 +106,7 @@ def has_decay(params: Params) -> Params:
     return jax.tree_util.tree_map_with_path(is_matrix, params)
 
 
-def evaluation_params(opt_state: optax.OptState, params: Params) -> Params:
+def evaluation_params(opt_state: tuple, params: Any) -> Any:
     """The parameters to validate, save and translate with: those of an optimizer that averages
     weights, else `params`."""
     for part in opt_state:
@@ -112,7 +115,9 @@ def evaluation_params(opt_state: optax.OptState, params: Params) -> Params:
     return params
 
 
-def learning_rate(config: Config, step: Int[np.ndarray, "*U"] | int) -> Float[np.ndarray, "*U"]:
+def learning_rate(
+    config: Config, step: Int[np.ndarray, "*U"] | int
+) -> Float[np.ndarray, "*U"] | np.float32:
     """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), for update `step`, the
     first of which is 1.
 

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 from jax import Array
-from jaxtyping import Float, Key
+from jaxtyping import Key
 
 from transformer.config import Config
 from transformer.model.batch import Batch
 from transformer.model.params import Params, init_params
 from transformer.training.loss import LossSums, loss_sums
 from transformer.training.optimizer import (
+    Rate,
     evaluation_params,
     is_accepted,
     make_optimizer,
@@ -83,7 +84,7 @@ def update(
     config: Config,
     state: TrainState,
     batch: Batch,
-    learning_rate: Float[Array, ""] | float,
+    learning_rate: Rate,
     layout: Layout = ONE_DEVICE,
 ) -> tuple[TrainState, StepMetrics]:
     """One optimizer update on one batch, with a dropout of its own.
@@ -146,7 +147,7 @@ def apply_gradients(
     state: TrainState,
     grads: Params,
     sums: LossSums,
-    learning_rate: Float[Array, ""] | float,
+    learning_rate: Rate,
 ) -> tuple[TrainState, StepMetrics]:
     """The state after an update with the mean gradient a target token.
 
