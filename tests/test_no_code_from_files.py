@@ -124,7 +124,7 @@ def run(tmp_path, small_config, monkeypatch):
     save_tokenizers(Tokenizers(tokenizer, tokenizer), folder / "tokenizer")
     create_run(folder, config)
     checkpoints = Checkpoints(folder, config)
-    checkpoints.save(init_state(config.model, jax.random.key(0)), Progress())
+    checkpoints.save(init_state(config, jax.random.key(0)), Progress())
     checkpoints.close()
     return folder
 
