@@ -18,7 +18,6 @@ from transformer.runs.folder import has_checkpoints, held
 
 def main(words: list[str]) -> None:
     command = parse_train(words)
-    home = command.run if has_checkpoints(command.run) else command.from_run
     if command.print_config:
         print(to_json(command.settings), end="")
         return
@@ -30,6 +29,7 @@ def main(words: list[str]) -> None:
     if command.plan is not None:
         from transformer.commands.plan import show_plan
 
+        home = command.run if has_checkpoints(command.run) else command.from_run
         show_plan(command.settings, command.plan, home, command.device, print)
         return
 
@@ -83,7 +83,7 @@ def train(command: TrainCommand) -> None:
     state = place(command, data, start, mesh, log)
 
     # Training. The update of each shape of batches is compiled while the first ones are made.
-    trainer = Trainer(command, data, start, state, log)
+    trainer = Trainer(command, data, start, state, mesh, log)
     with trainer.opened():
         updates = Updates(mesh, data.config, trainer.samples(), free_memory)
         if updates.is_tight:

@@ -41,16 +41,18 @@ Log = Callable[[str], Any]
 class Start:
     """What training begins with.
 
-    state     that of the last checkpoint, or None in a new run
-    weights   those of another run (`--from`), or None
-    label     the checkpoint that these are of
-    changed   the settings that have changed since the run was begun
+    state           that of the last checkpoint, or None in a new run
+    weights         those of another run (`--from`), or None
+    label           the checkpoint that these are of
+    new_classifier  whether these lack a classifier for the classes of this run
+    changed         the settings that have changed since the run was begun
     """
 
     progress: Progress
     state: TrainState | None = None
     weights: Params | None = None
     label: str = ""
+    new_classifier: bool = False
     changed: str = ""
 
 
@@ -108,7 +110,8 @@ def find_start(command: TrainCommand, data: Prepared) -> Start:
         model = replace(config.model, classes=earlier.model.classes)
         other = replace(earlier, model=model)
         weights, label = load_params(command.from_run, other, command.from_checkpoint)
-        start = replace(start, weights=weights, label=label)
+        is_other = config.data.vocabulary != earlier.data.vocabulary  # other classes, or the first
+        start = replace(start, weights=weights, label=label, new_classifier=is_other)
     if processes.is_first():
         save_tokenizers(data.tokenizers, folder / "tokenizer")
         create_run(folder, config)
@@ -120,12 +123,12 @@ def place(command: TrainCommand, data: Prepared, start: Start, mesh: Mesh, log: 
     config = data.config
     if start.state is not None:
         state = sharding.spread(mesh, config, start.state)
-    else:
+    elif start.weights is None:
         state = new_state(mesh, config)
-    if start.weights is not None:
-        weights, earlier = start.weights, load_run_config(command.from_run)
-        if config.data.vocabulary != earlier.data.vocabulary:  # other classes, or the first
-            weights = with_classifier(weights, state.params.classifier)
+    else:
+        weights = start.weights
+        if start.new_classifier:
+            weights = with_classifier(weights, new_state(mesh, config).params.classifier)
         state = new_state(mesh, config, sharding.spread(mesh, config, weights))
         log(f"begins with the weights of {command.from_run}, checkpoint {start.label}")
     if processes.count() > 1:

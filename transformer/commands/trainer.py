@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import NoReturn
 
+from jax.sharding import Mesh
+
 from transformer import __version__
 from transformer.commands.command_line import TrainCommand
 from transformer.commands.start import Log, Start
@@ -56,11 +58,17 @@ class Trainer:
     checkpoints: Checkpoints
 
     def __init__(
-        self, command: TrainCommand, data: Prepared, start: Start, state: TrainState, log: Log
+        self,
+        command: TrainCommand,
+        data: Prepared,
+        start: Start,
+        state: TrainState,
+        mesh: Mesh,
+        log: Log,
     ):
         """Prints what is trained, on what, and what is odd about it."""
         self.command, self.data, self.log = command, data, log
-        self.config, self.mesh = data.config, sharding.make_mesh()
+        self.config, self.mesh = data.config, mesh
         self.start_step, progress = int(state.step), start.progress
         log(self._summary(state))
         if start.changed:

@@ -7,6 +7,7 @@ https://www.usenix.org/conference/osdi22/presentation/yu).
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -22,8 +23,10 @@ from transformer.decoding.sampling import SamplingState
 from transformer.decoding.search import (
     BeamSearch,
     Method,
+    Reorder,
     SearchResult,
     SearchState,
+    Step,
     farthest,
     search,
 )
@@ -184,12 +187,25 @@ def _search(
         state, queue = both
         return ((queue.admitted < len(queue.slots)) | ~state.done.any()) & is_within(state)
 
-    def one_token(both: tuple[SearchState, Queue]) -> tuple[SearchState, Queue]:
-        state, queue = admit(*both)
-        return method.advance(step, reorder_all, state), queue
+    admitting = _Admitting(method)
+    both = search(admitting, step, reorder_all, (state, queue), is_busy)
+    return *both, admitting.finish(both)
 
-    state, queue = jax.lax.while_loop(is_busy, one_token, (state, queue))
-    return state, queue, method.finish(queue.state)
+
+@dataclass(frozen=True)
+class _Admitting:
+    """A method that admits pending sentences before each token."""
+
+    method: Method
+
+    def advance(
+        self, step: Step, reorder: Reorder, both: tuple[SearchState, Queue]
+    ) -> tuple[SearchState, Queue]:
+        state, queue = admit(*both)
+        return self.method.advance(step, reorder, state), queue
+
+    def finish(self, both: tuple[SearchState, Queue]) -> SearchResult:
+        return self.method.finish(both[1].state)
 
 
 def admit(state: SearchState, queue: Queue) -> tuple[SearchState, Queue]:

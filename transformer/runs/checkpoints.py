@@ -54,7 +54,7 @@ class Progress:
     seconds       time spent on updates so far, validation and saving excluded
     scores        on the validation set, by name; none for a checkpoint saved without a validation
     unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
-    best, waited  the merit of the best validation so far, and validations since (`Patience`)
+    best, waited  the merit of the best validation so far, and validations since (`EarlyStopping`)
     validation    what the scores are of: the validation set and how it is scored
     since         the update after which all scores are of that
     settings      those of the run (`kept_settings`), put there when it is saved
@@ -111,7 +111,7 @@ class Checkpoints:
             )
         progress = replace(progress, settings=self.settings)
         items, described = _items(state), asdict(progress)
-        found = digests_of(state, progress)
+        found = digests(items, described | {"step": step})
         with self._explained():
             saved = self.manager.save(
                 step,
@@ -332,16 +332,17 @@ def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
 
 
 def _items(state: TrainState) -> dict:
-    return {"params": state.result, "optimizer": _optimizer_item(state)}
+    result = state.result
+    return {"params": result, "optimizer": _optimizer_item(state, result is not state.params)}
 
 
-def _optimizer_item(state: TrainState) -> dict:
-    """What Orbax stores beside the parameters; a random key travels as its two words. Where the
-    model is a moving average, the weights that the next update begins with are here."""
+def _optimizer_item(state: TrainState, is_average: bool) -> dict:
+    """What Orbax stores beside the parameters; a random key travels as its two words. With
+    `is_average` the model is an average of weights, and those of the next update are here too."""
     key = jax.random.key_data(state.key)
     [opt_state] = filter(jax.tree.leaves, state.opt_state)  # of the parts of the chain one has any
     item = {"step": state.step, "opt_state": opt_state, "key": key}
-    if state.result is not state.params:
+    if is_average:
         item["params"] = state.params
     if state.norm_average is not None:
         item["usual_norm"] = state.norm_average

@@ -158,7 +158,7 @@ def is_accepted(
     loss: Float[Array, ""],
 ) -> Bool[Array, ""]:
     """Whether an update is made: loss and gradient are finite, and with `skip_spikes` the norm is
-    at most so many times its average."""
+    at most that many times its average."""
     accepted = jnp.isfinite(norm) & jnp.isfinite(loss)
     if average is None:
         return accepted

@@ -29,11 +29,11 @@ from transformer.training.sharding import ONE_DEVICE, Layout
 class TrainState:
     """All that training carries from one update to the next.
 
-    step       updates done, int32
-    params     float32
-    opt_state  the optimizer's state: Adam's moments and count
-    key        the one random key; dropout folds the step into it, so resuming is exact
-    average    the moving average of `params` (`train.ema_decay`), or None
+    step          updates done, int32
+    params        float32
+    opt_state     the optimizer's state: Adam's moments and count
+    key           the one random key; dropout folds the step into it, so resuming is exact
+    average       the moving average of `params` (`train.ema_decay`), or None
     norm_average  the moving average of gradient norms (`optimizer.skip_spikes`), or None
     """
 
