@@ -42,7 +42,7 @@ test-slow: $(VENV)/.$(EXTRAS)
 test-all: test test-slow
 
 browser-test: $(VENV)/.oracles $(VENV)/.browser
-	$(BIN)/python -m pytest tests/viewing/test_browser.py
+	$(BIN)/python -m pytest tests/serving/test_browser.py
 
 faults: $(VENV)/.oracles
 	SECOND_FAULTS=50 KILLS=20 FLIPS=1000 DAMAGES=240 FAULTS=12 CUTS=20 $(BIN)/python -m pytest --numprocesses 2 -rA \

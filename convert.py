@@ -25,7 +25,7 @@ from transformer.commands.convert_line import (
     parse_convert,
 )
 from transformer.commands.program import run_command
-from transformer.machine.interrupts import end_cleanly
+from transformer.machine.signals import end_cleanly
 
 
 def main(words: list[str]) -> None:
@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
         import safetensors  # noqa: F401
     except ModuleNotFoundError:
         raise UserError("convert.py needs safetensors: pip install -e '.[convert]'") from None
-    devices.demand("cpu")
+    devices.configure_devices("cpu")
     end_cleanly()
     {
         FromMarian: from_marian,
@@ -55,9 +55,9 @@ def from_marian(command: FromMarian) -> None:
     from transformer.data.tags import known_tags
     from transformer.interchange.marian import read_marian
     from transformer.interchange.model import save_run
-    from transformer.interchange.weights import whole
+    from transformer.interchange.weights import atomic_directory
 
-    with whole(command.run) as folder:
+    with atomic_directory(command.run) as folder:
         model = read_marian(command.folder, command.source, command.target)
         save_run(folder, model)
     data, tags = model.config.data, model.tokenizers.source.tags
@@ -76,11 +76,11 @@ def to_marian(command: ToMarian) -> None:
     from transformer.interchange.card import model_card
     from transformer.interchange.marian import write_marian
     from transformer.interchange.model import load_translator
-    from transformer.interchange.weights import whole
+    from transformer.interchange.weights import atomic_directory
     from transformer.runs.folder import load_run_config
 
     config = dataclasses.replace(load_run_config(command.run), decode=command.decode)
-    with whole(command.folder) as folder:
+    with atomic_directory(command.folder) as folder:
         model = load_translator(command.run, command.checkpoint, config)
         card = model_card(command.run, config, model.tokenizers.source.tags)
         write_marian(folder, model, card)
@@ -91,10 +91,10 @@ def to_ctranslate2(command: ToCTranslate2) -> None:
     from transformer.interchange.comparison import compare, read_sample
     from transformer.interchange.ctranslate2 import not_carried, require, save_translator
     from transformer.interchange.marian import load_any
-    from transformer.interchange.weights import whole
+    from transformer.interchange.weights import atomic_directory
 
     require()
-    with whole(command.folder) as folder:
+    with atomic_directory(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
         tag = chosen_tag(model, command.target)
         save_translator(model, folder, command.quantization, tag)
@@ -133,19 +133,19 @@ def chosen_tag(model, language: str) -> str:
 
 def to_safetensors(command: ToSafetensors) -> None:
     from transformer.interchange.model import save_plain
-    from transformer.interchange.weights import whole
+    from transformer.interchange.weights import atomic_directory
     from transformer.runs.load import load_run
 
-    with whole(command.folder) as folder:
+    with atomic_directory(command.folder) as folder:
         save_plain(folder, load_run(command.run, command.checkpoint))
     print(f"{command.folder}: model.safetensors, config.json and tokenizer")
 
 
 def from_safetensors(command: FromSafetensors) -> None:
     from transformer.interchange.model import load_plain, save_run
-    from transformer.interchange.weights import whole
+    from transformer.interchange.weights import atomic_directory
 
-    with whole(command.run) as folder:
+    with atomic_directory(command.run) as folder:
         save_run(folder, load_plain(command.folder))
     print(f"{command.run}: a run again, of which {command.folder} was made")
 

@@ -36,7 +36,7 @@ def main(words: list[str]) -> None:
     from transformer.machine import devices
     from transformer.runs.load import load_run
 
-    devices.demand("any")
+    devices.configure_devices("any")
 
     # The test sets as raw text: BLEU is against what people wrote, never against tokens.
     if translates := len(config.data.sides) == 2:
@@ -183,7 +183,7 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     from functools import partial
 
     from transformer.data.batching import one_epoch
-    from transformer.data.plan import plan_to_score
+    from transformer.data.buckets import plan_to_score
     from transformer.data.token_store import cut, encoded
     from transformer.model.batch import UNK
     from transformer.training.validation import estimates, losses_of, sentence_sums
@@ -237,9 +237,9 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
     from transformer.data.vocabularies import load_tokenizers
     from transformer.errors import UserError
     from transformer.model.params import count_params
+    from transformer.runs.launches import read_launches
     from transformer.runs.metrics import read_metrics
-    from transformer.runs.starts import read_starts
-    from transformer.viewing.report import Seen, chosen_sentences, examined, write_page
+    from transformer.viewing.report import ReportData, chosen_sentences, examined, write_page
 
     params, label = weights
     metrics = {}
@@ -251,13 +251,13 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
             doctor += diagnosis(config, partial(load_tokenizers, command.run / "tokenizer"))
     except (UserError, OSError) as error:
         doctor = [f"the data cannot be read: {error}"]
-    seen = Seen(
+    seen = ReportData(
         run=str(command.run),
         checkpoint=label,
         config=config,
         parameters=count_params(params),
         metrics=metrics,
-        starts=read_starts(command.run),
+        starts=read_launches(command.run),
         tested=[examined(config, tokenizers, *result) for result in results],
         looked=chosen_sentences(config, params, tokenizers, results[0], command.sentences),
         doctor=doctor,

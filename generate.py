@@ -30,7 +30,7 @@ def main(words: list[str]) -> None:
     from transformer.machine import devices
     from transformer.runs.load import load_run
 
-    devices.demand("any")
+    devices.configure_devices("any")
     settings = command.generate
     run = load_run(command.run, command.checkpoint, config)
     params, tokenizers = run.params, run.tokenizers
@@ -99,11 +99,11 @@ def guesses(
     """What an encoder makes of the lines: for each blank the likeliest words, or classes."""
     import warnings
 
-    from transformer.decoding.blanks import classify, fill_in
+    from transformer.decoding.fill_mask import classify, fill_mask
 
     if config.model.classes:
         return classify(config, params, tokenizers, lines, settings.words)
-    found = fill_in(config, params, tokenizers, lines, settings.words)
+    found = fill_mask(config, params, tokenizers, lines, settings.words)
     for number, line, blanks in zip(numbers, lines, found):
         if line and not blanks:
             warnings.warn(f"line {number + 1:,} has no blank (two underscores: __)", stacklevel=1)

@@ -36,15 +36,15 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     from contextlib import ExitStack
 
-    from transformer.machine import devices, processes
-    from transformer.machine.interrupts import end_cleanly
+    from transformer.machine import devices, distributed
+    from transformer.machine.signals import end_cleanly
 
     end_cleanly()
     with ExitStack() as until_the_end:
         if command.distributed:
             timeouts = command.partner_timeout, command.stall_timeout
-            until_the_end.enter_context(processes.joined(*timeouts))
-        devices.demand(command.device)
+            until_the_end.enter_context(distributed.distributed_session(*timeouts))
+        devices.configure_devices(command.device)
         if command.doctor:
             from transformer.commands.doctor import examine_data
 
@@ -55,7 +55,7 @@ def main(words: list[str]) -> None:
 
             replay(command.run, command.replay, print)
             return
-        if processes.is_first():
+        if distributed.is_first():
             until_the_end.enter_context(held(command.run))
         train(command)
 
@@ -64,18 +64,18 @@ def train(command: TrainCommand) -> None:
     """Trains in a run folder that is ours, together with all processes that have joined."""
     from transformer.commands.start import check_settings, find_start, place, prepare
     from transformer.commands.trainer import Trainer
-    from transformer.machine import processes
+    from transformer.machine import distributed
     from transformer.machine.malloc import return_blocks
     from transformer.machine.memory import free_memory
     from transformer.training import loop, sharding
     from transformer.training.programs import Updates
 
-    log = print if processes.is_first() else lambda _: None
+    log = print if distributed.is_first() else lambda _: None
     mesh = sharding.make_mesh()
     check_settings(command.settings, log)
 
     # Text becomes tokens, tokens become a plan of batches.
-    with processes.first_process_first("the run folder"):
+    with distributed.first_process_first("the run folder"):
         data = prepare(command, log)
         start = find_start(command, data)
 

@@ -40,7 +40,7 @@ def main(words: list[str]) -> None:
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
-    devices.demand("any")
+    devices.configure_devices("any")
     members, tokenizers, label = load_members(command, config)
     translator = make_joint_translator(members, config.decode, tokenizers)
     print(

@@ -27,7 +27,7 @@ from transformer.config import Config
 from transformer.data.corpus import Split, read_pairs
 from transformer.data.datasets.phrasebook.grammar import DEFINITE, LEXICON
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.blanks import logits_of
+from transformer.decoding.fill_mask import logits_of
 from transformer.errors import UserError
 from transformer.machine import devices
 from transformer.model.batch import UNK
@@ -70,7 +70,7 @@ class Place(NamedTuple):
 
 def main(words: list[str]) -> None:
     command = parse_script(Agreement, words, "python -m benchmarks.agreement")
-    devices.demand("any")
+    devices.configure_devices("any")
     config = load_run_config(command.run)
     if config.data.sides != ("source",) or config.data.source != "de" or config.model.classes:
         raise UserError(f"{command.run} is no masked model of German")

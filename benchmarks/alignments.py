@@ -83,7 +83,7 @@ def words_of(sentence: str) -> Words:
 
 def main(words: list[str]) -> None:
     command = parse_script(Command, words, "python -m benchmarks.alignments")
-    devices.demand("any")
+    devices.configure_devices("any")
     run = load_run(command.run, command.checkpoint)
     config, params, tokenizers = run.config, run.params, run.tokenizers
     training = [tuple(map(words_of, pair)) for pair in read_pairs(config.data, "train")]

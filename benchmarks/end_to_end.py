@@ -38,7 +38,7 @@ from transformer.config.files import load_config
 from transformer.config.rules import validate
 from transformer.config.settings import Positive
 from transformer.data.batching import Position, batches
-from transformer.data.plan import BatchPlan, make_plan
+from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.token_store import encode_pairs
 from transformer.data.vocabularies import make_tokenizers
 from transformer.errors import UserError

@@ -73,7 +73,7 @@ def update() -> None:
     import transformer.training.loop  # noqa: F401
 
     keep_memory()
-    devices.demand("any")
+    devices.configure_devices("any")
     path = Path(__file__).parent.parent / "configs" / "wmt14_base.py"
     config = load_config(path).with_vocabularies(VOCABULARY, VOCABULARY)
     config = replace(config, model=replace(config.model, dtype="float32"))

@@ -23,8 +23,8 @@ from transformer.config.files import load_config
 from transformer.config.rules import check
 from transformer.config.settings import Positive
 from transformer.data.batching import Position, batches
+from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import read_pairs
-from transformer.data.plan import BatchPlan, make_plan
 from transformer.data.token_store import TokenPairs, encoded
 from transformer.data.vocabularies import make_tokenizers
 from transformer.model.batch import PAD

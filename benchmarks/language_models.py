@@ -22,8 +22,8 @@ from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.data.batching import one_epoch
+from transformer.data.buckets import plan_to_score
 from transformer.data.corpus import Split
-from transformer.data.plan import plan_to_score
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.errors import UserError
 from transformer.machine import devices
@@ -48,7 +48,7 @@ class LanguageModels:
 def main(words: list[str]) -> None:
     command = parse_script(LanguageModels, words, "python -m benchmarks.language_models")
     require("nltk")
-    devices.demand("any")
+    devices.configure_devices("any")
     run = load_run(command.run, command.checkpoint)
     config, tokenizers = run.config, run.tokenizers
     if config.model.encoder_layers:

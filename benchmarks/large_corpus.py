@@ -36,8 +36,8 @@ from transformer.commands.program import run_command
 from transformer.config import DataConfig
 from transformer.config.settings import Positive
 from transformer.data.batching import Position, batches, first_uses
-from transformer.data.first_look import first_look
-from transformer.data.plan import make_plan
+from transformer.data.buckets import make_plan
+from transformer.data.summary import data_summary
 from transformer.data.token_store import TokenPairs, encode_pairs
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
 
@@ -153,7 +153,7 @@ def start(data: DataConfig, folder: Path) -> str:
     stream = batches(pairs, plan, 1, Position())
     next(stream)
     read, made = timed(lambda: sum(b.target_out.size for b, _ in itertools.islice(stream, 200)))
-    _, looked = timed(first_look, data, pairs, held_out(pairs))
+    _, looked = timed(data_summary, data, pairs, held_out(pairs))
     return (
         f"opening {opened:.1f} s, plan {planned:.1f} s, its digest and shapes "
         f"{ordered:.1f} s, first batch {begun:.1f} s, "

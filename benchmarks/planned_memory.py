@@ -31,7 +31,7 @@ from transformer.config import Config
 from transformer.config.files import load_config
 from transformer.config.settings import Positive
 from transformer.data.batching import sample
-from transformer.data.plan import Bucket
+from transformer.data.buckets import Bucket
 from transformer.machine.devices import compute_in_this_thread
 from transformer.machine.malloc import keep_memory, return_blocks, return_memory
 from transformer.training import sharding

@@ -51,8 +51,8 @@ from benchmarks.work import endless_search
 from transformer.commands.program import run_command
 from transformer.config import Config, DataConfig, ModelConfig
 from transformer.config.settings import Positive
+from transformer.data.buckets import make_plan
 from transformer.data.corpus import read_pairs
-from transformer.data.plan import make_plan
 from transformer.data.token_store import encode_pairs
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
 from transformer.machine import devices

@@ -112,7 +112,7 @@ def as_file(run: Path, sentences: list[str]) -> tuple[list[str], float]:
 @contextmanager
 def served(run: Path) -> Iterator[int]:
     """A server for the run; its port."""
-    command = [sys.executable, "-m", "transformer.viewing.server", str(run)]
+    command = [sys.executable, "-m", "transformer.serving.server", str(run)]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [*command, "--port", "0", "--no-warm-up"],

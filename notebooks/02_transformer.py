@@ -68,7 +68,7 @@ from transformer.model import layers
 from transformer.model.batch import BOS, EOS, UNK, Batch
 from transformer.model.params import by_name, count_params, init_params, output_layer, unstack
 
-devices.demand("any")  # numbers of 32 bits; what is compiled is kept
+devices.configure_devices("any")  # numbers of 32 bits; what is compiled is kept
 jax.config.update("jax_default_matmul_precision", "highest")  # 32 bits on accelerators too
 np.set_printoptions(precision=3, suppress=True, linewidth=100)
 

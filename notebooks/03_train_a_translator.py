@@ -140,7 +140,7 @@ from transformer.machine import devices
 from transformer.runs.load import load_run
 
 jax.config.update("jax_num_cpu_devices", 4)  # where the CPU computes, for the last section
-devices.demand("any")  # numbers of 32 bits; what is compiled is kept
+devices.configure_devices("any")  # numbers of 32 bits; what is compiled is kept
 trained = load_run(run)
 params, tokenizers = trained.params, trained.tokenizers
 translator = make_translator(config, params, tokenizers)
@@ -267,7 +267,7 @@ import jax.numpy as jnp
 import optax
 
 from transformer.data.batching import one_epoch
-from transformer.data.plan import make_plan
+from transformer.data.buckets import make_plan
 from transformer.data.token_store import encoded
 from transformer.training.optimizer import learning_rate
 from transformer.training.step import apply_gradients, gradients, init_state, update

@@ -72,7 +72,7 @@ subprocess.run(
     [sys.executable, "train.py", "configs/quickstart.py"], check=True, stdout=subprocess.DEVNULL
 )
 
-devices.demand("any")  # numbers of 32 bits; what is compiled is kept
+devices.configure_devices("any")  # numbers of 32 bits; what is compiled is kept
 np.set_printoptions(precision=3, suppress=True)
 trained = load_run(run)
 config, params, tokenizers = trained.config, trained.params, trained.tokenizers

@@ -287,5 +287,5 @@ if "google.colab" in sys.modules:
 # ## What to read next
 #
 # - `python eval.py RUN --report` writes a page that shows all of a run.
-# - On a machine of your own, `pip install -e '.[server]'` and `python -m transformer.viewing.server
+# - On a machine of your own, `pip install -e '.[server]'` and `python -m transformer.serving.server
 #   RUN` serve a page on which to try it.

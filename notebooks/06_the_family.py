@@ -61,7 +61,7 @@ import numpy as np
 
 from transformer.config import GenerateConfig
 from transformer.config.files import load_config
-from transformer.decoding.blanks import fill_in
+from transformer.decoding.fill_mask import fill_mask
 from transformer.decoding.generator import continuations, make_generator
 from transformer.machine import devices
 from transformer.model.batch import BOS, EOS, Batch
@@ -98,7 +98,7 @@ train(
     "--data.batch-tokens", "2048", "--train.steps", "1500",
 )  # fmt: skip
 
-devices.demand("any")  # numbers of 32 bits; what is compiled is kept
+devices.configure_devices("any")  # numbers of 32 bits; what is compiled is kept
 np.set_printoptions(precision=3, suppress=True)
 language = load("runs/lm_quickstart")
 
@@ -243,7 +243,7 @@ texts = [
     "Die Kinder __ müde.",
 ]
 figure, axes = plt.subplots(1, 4, figsize=(13, 2.6), layout="constrained")
-for text, [guesses], ax in zip(texts, fill_in(*masked, texts, 6), axes):
+for text, [guesses], ax in zip(texts, fill_mask(*masked, texts, 6), axes):
     ax.barh([one.word for one in guesses], [one.probability for one in guesses])
     ax.invert_yaxis()
     ax.set(xlim=(0, 1), title=text, xlabel="probability")
@@ -263,7 +263,7 @@ ids = np.array([tokenizers.target.encode([word])[0][0] for word in articles])
 after = next_probabilities(config.model, params, tokens_of(tokenizers, "Morgen will ich"))[-1]
 print(f"{'':34}" + "".join(f"{word:>8}" for word in articles))
 print(f"{'language model, Morgen will ich':34}" + "".join(f"{share:8.3f}" for share in after[ids]))
-for text, [guesses] in zip(texts[:3], fill_in(*masked, texts[:3], 1000)):
+for text, [guesses] in zip(texts[:3], fill_mask(*masked, texts[:3], 1000)):
     shares = {one.word: one.probability for one in guesses}
     print(f"{text:34}" + "".join(f"{shares.get(word, 0):8.3f}" for word in articles))
 
@@ -390,5 +390,5 @@ print(f"to train it on 300 billion tokens, at 6 operations a parameter: {operati
 # %% [markdown]
 # ## What to read next
 #
-# - `transformer/decoding/generator.py` writes texts, `blanks.py` beside it fills blanks.
+# - `transformer/decoding/generator.py` writes texts, `fill_mask.py` beside it fills blanks.
 # - README's section on the family has the commands; `docs/benchmarks.md` how these models do.

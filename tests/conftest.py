@@ -4,6 +4,7 @@ small models and batches that many tests use."""
 import fcntl
 import os
 import signal
+import sys
 import tempfile
 from contextlib import contextmanager
 from functools import cache, partial
@@ -48,7 +49,7 @@ def check(function):
 
 beartype.check = check  # the hook wants a name that can be imported
 # Settings are left out: that wrong ones are refused is the work of `config.rules`.
-rooms = [
+packages = [
     "machine",
     "model",
     "training",
@@ -58,12 +59,13 @@ rooms = [
     "runs",
     "interchange",
     "viewing",
+    "serving",
 ]
-install_import_hook([f"transformer.{room}" for room in rooms], "beartype.check")
+install_import_hook([f"transformer.{package}" for package in packages], "beartype.check")
 
 import jax.numpy as jnp
 
-from transformer.config import Config, ModelConfig, TrainConfig
+from transformer.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.params import init_params
 from transformer.training.optimizer import learning_rate
@@ -75,6 +77,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 VOCABULARY = 23
 MOST_MAPPINGS = 30_000
+TEXT = "the cat sees a dog in the garden . a dog sees the cat ."
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -192,6 +195,42 @@ def tagged():
         return PieceTokenizer(tokenizer.model, vocabulary=vocabulary)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def models(small_model, random_params):
+    """Of each kind of model: config, parameters, tokenizers."""
+    from transformer.data.tokenizer import train_tokenizer
+    from transformer.data.vocabularies import Labels, Tokenizers
+
+    pieces = train_tokenizer([TEXT] * 3, "word", 13)
+    size = pieces.vocab_size
+    decode = DecodeConfig(beam_size=4, max_extra_length=6, max_source_length=20)
+
+    def build(target_side=pieces, source="en", target="de", **changes):
+        model = small_model(source_vocab_size=size, target_vocab_size=size, **changes)
+        config = Config(model=model, data=DataConfig(source=source, target=target), decode=decode)
+        return config, random_params(model), Tokenizers(pieces, target_side)
+
+    return {
+        "translator": build(),
+        "language model": build(source="", encoder_layers=0),
+        "masked model": build(target="", decoder_layers=0),
+        "classifier": build(Labels(("one", "two")), decoder_layers=0, classes=2),
+    }
+
+
+@pytest.fixture(scope="session")
+def report(models, tmp_path_factory):
+    """A report of the translator."""
+    for package in ("matplotlib", "jinja2"):
+        pytest.importorskip(package, reason="needs the extra `viewing`")
+    sys.path.insert(0, str(Path(__file__).parent / "viewing"))
+    from small_report import write_report
+
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(path, models["translator"])
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ ALLOWED = {
     ("transformer/config/files.py", "runpy"),  # the user's own config
     ("transformer/commands/verify_resume.py", "subprocess"),  # the user's own words
     ("transformer/machine/malloc.py", "ctypes"),
-    ("transformer/machine/processes.py", "ctypes"),
+    ("transformer/machine/distributed.py", "ctypes"),
 }
 
 

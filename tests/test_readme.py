@@ -17,7 +17,7 @@ from transformer.commands.command_line import (
 from transformer.commands.convert_line import parse_convert
 from transformer.config import Config
 from transformer.config.files import load_config, to_json
-from transformer.viewing.server import ServerCommand
+from transformer.serving.server import ServerCommand
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ def main() -> None:
     """Makes the report, starts the server, and looks at both."""
     report = [sys.executable, "eval.py", RUN, "--report", "--sentences", SENTENCE]
     subprocess.run(report, check=True)
-    serving = [sys.executable, "-m", "transformer.viewing.server", RUN, "--port", "0"]
+    serving = [sys.executable, "-m", "transformer.serving.server", RUN, "--port", "0"]
     server = subprocess.Popen(serving, stdout=subprocess.PIPE, text=True)
     try:
         found = (re.search(r"http\S+", line) for line in server.stdout)

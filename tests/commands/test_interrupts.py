@@ -10,7 +10,7 @@ import time
 import pytest
 from small_run import ROOT, start, wait_until
 
-from transformer.machine.interrupts import ended_by_interrupts, quiet_interrupts
+from transformer.machine.signals import ended_by_interrupts, quiet_interrupts
 
 ENDED = -signal.SIGINT
 """The exit status of a process that Ctrl-C has ended; a shell shows 130."""
@@ -141,7 +141,7 @@ def test_who_ignores_it_goes_on_ignoring_it():
 
 LOST_IN_PYTHON = """
 import gc, signal, time
-from transformer.machine.interrupts import quiet_interrupts
+from transformer.machine.signals import quiet_interrupts
 
 def _xla_gc_callback(phase, _):
     if phase == "stop":

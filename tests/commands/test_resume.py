@@ -22,7 +22,7 @@ import train
 from transformer.errors import UserError
 from transformer.runs.checkpoints import load_params, restore
 from transformer.runs.folder import load_run_config
-from transformer.runs.starts import read_starts
+from transformer.runs.launches import read_launches
 
 KILLS = int(os.environ.get("KILLS", "2"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""
@@ -187,7 +187,7 @@ def test_a_run_and_its_data_may_move_and_its_steps_become_more(
     said = said_by(config, "--run", folder, *words, "--train.keep-last", 5)
     [told] = (line for line in said.splitlines() if line.startswith("changed "))
     assert "train.steps 10 to 20, train.keep_last 3 to 5" in told
-    assert told.split(maxsplit=1)[1] == read_starts(folder)[-1].changed
+    assert told.split(maxsplit=1)[1] == read_launches(folder)[-1].changed
     assert "another validation set" not in said
     assert load_run_config(folder).data.train_files[0] == str(data / "train.en.gz")
     assert_same_end(folder, undisturbed)

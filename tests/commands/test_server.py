@@ -16,7 +16,7 @@ import pytest
 from small_run import ROOT, run
 
 pytest.importorskip("uvicorn", reason="needs the extra `server`")
-MODULE = "transformer.viewing.server"
+MODULE = "transformer.serving.server"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pairs import FIRST_TOKEN, pair_lengths, token_pairs
 
 from transformer.config import Config, DataConfig, ModelConfig
 from transformer.data.batching import Position, arrangement, batches, pad, pad_sources
-from transformer.data.plan import make_plan
+from transformer.data.buckets import make_plan
 from transformer.model.batch import BOS, EOS, PAD
 
 choices = st.fixed_dictionaries(

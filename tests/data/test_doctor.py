@@ -7,8 +7,8 @@ import pytest
 from sentences import SENTENCES
 
 from transformer.config import DataConfig
+from transformer.data.buckets import make_plan
 from transformer.data.doctor import examine, histogram, script_of, token_lines
-from transformer.data.plan import make_plan
 from transformer.data.token_store import encoded
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers

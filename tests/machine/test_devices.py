@@ -11,10 +11,10 @@ from transformer.machine import devices
 
 
 def test_a_device_that_is_not_there_is_refused():
-    devices.demand("any")
-    devices.demand("cpu")
+    devices.configure_devices("any")
+    devices.configure_devices("cpu")
     with pytest.raises(UserError, match=r"--device tpu: JAX found only 4 x cpu; .*\[tpu\]"):
-        devices.demand("tpu")
+        devices.configure_devices("tpu")
 
 
 COMPILE_TWICE = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.runs.checkpoint_files import merit
+from transformer.runs.checkpoint_files import selection_score
 
 SCORES = {"loss": 2.0, "perplexity": 7.4, "accuracy": 0.5, "bleu": 20.0}
 
@@ -17,13 +17,13 @@ def test_lower_loss_higher_accuracy_and_higher_bleu_are_better(best_by, better):
     [judge] = better
     worse |= {judge: SCORES[judge]} if judge in SCORES else {}
     usual = SCORES | ({judge: 0.5} if judge not in SCORES else {})
-    assert merit({**worse, **better}, best_by) > merit(usual, best_by)
+    assert selection_score({**worse, **better}, best_by) > selection_score(usual, best_by)
 
 
 def test_by_default_models_of_one_side_are_compared_by_their_loss():
     scores = {"loss": 2.0, "perplexity": 7.4, "accuracy": 0.5}
-    assert merit(scores, "auto") == merit(scores, "loss") == -2.0
+    assert selection_score(scores, "auto") == selection_score(scores, "loss") == -2.0
 
 
 def test_without_a_validation_there_is_no_merit():
-    assert merit({}, "loss") is None
+    assert selection_score({}, "loss") is None

@@ -102,7 +102,7 @@ def two_saved(saved_once, tmp_path):
 def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, state):
     save(tmp_path, config, (at(state, 7), 12.5))
     restored, progress = restore(tmp_path, config)
-    restored = sharding.spread(sharding.make_mesh(), config, restored)
+    restored = sharding.shard(sharding.make_mesh(), config, restored)
     assert_same(plain(restored), plain(at(state, 7)))
     assert jax.random.uniform(restored.key) == jax.random.uniform(state.key)
     saved = Progress(epoch=1, batch=7, seconds=2.5, scores=scores_of(12.5))

@@ -143,7 +143,7 @@ def test_each_device_holds_its_own_rows(uneven_batch):
 def test_update_gives_up_its_old_state_and_no_other(small_config, uneven_batch):
     mesh, config = sharding.make_mesh(), with_dropout(small_config, 2)
     original = first_state(config)
-    params = sharding.spread(mesh, config, original.params)
+    params = sharding.shard(mesh, config, original.params)
     state = programs.new_state(mesh, config).replace(params=params)
     step = jit_update(mesh, config)
     new, _ = step(state, sharding.shard_batch(mesh, uneven_batch, 2), learning_rate(config, 1))
@@ -265,7 +265,7 @@ def test_a_split_state_takes_its_share_of_memory_and_each_weight_travels_twice(
     config = split_config(small_config)
     shapes = state_shapes(config)
     parameters = size_of(shapes.params)
-    places = jax.tree.leaves(sharding.layout(sharding.make_mesh(), config, shapes.params))
+    places = jax.tree.leaves(sharding.shardings(sharding.make_mesh(), config, shapes.params))
     split_ones = [
         leaf
         for leaf, place in zip(jax.tree.leaves(shapes.params), places)

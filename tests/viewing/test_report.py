@@ -15,7 +15,7 @@ from transformer.data.test_sets import TestSet
 from transformer.errors import UserError
 from transformer.viewing.curves import INK, curves
 from transformer.viewing.report import (
-    Seen,
+    ReportData,
     as_json,
     check_sentences,
     chosen_sentences,
@@ -158,7 +158,7 @@ def test_runs_have_any_names():
 
 def test_costs_without_training_or_without_starts(models):
     config = models["translator"][0]
-    seen = Seen("a", "last", config, 5, {"a": []}, [], [], [], [])
+    seen = ReportData("a", "last", config, 5, {"a": []}, [], [], [], [])
     assert list(costs(seen)) == [("parameters", "5")]
-    seen = Seen("a", "last", config, 5, {"a": METRICS}, [], [], [], [])
+    seen = ReportData("a", "last", config, 5, {"a": METRICS}, [], [], [], [])
     assert "energy" not in dict(costs(seen)) and "speed" in dict(costs(seen))

@@ -19,7 +19,7 @@ def show_plan(
     """Prints memory and time of each batch shape: for the target devices, or for these. `home` is
     the run that the vocabulary comes from, if there is one."""
     meshes = [(name, *mesh_of(name)) for name in targets]
-    devices.demand("any" if meshes else device)
+    devices.configure_devices("any" if meshes else device)
     if not meshes:
         meshes = [(devices.describe(), None, sharding.make_mesh())]
     check_corpora(config.data)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from transformer.errors import UserError, is_out_of_memory, one_line
-from transformer.machine.interrupts import quiet_interrupts
 from transformer.machine.malloc import keep_memory
+from transformer.machine.signals import quiet_interrupts
 
 LONGEST_SENTENCE = 2_000
 """Letters of a refusal: a file from elsewhere may hold names of any length."""

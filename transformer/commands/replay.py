@@ -36,7 +36,7 @@ def replay(run: Path, step: int, log: Callable[[str], None]) -> None:
     config = load_run_config(run)
     state, batch = load_skipped(run, config, step)
     mesh = sharding.make_mesh()
-    sums, grads = replayed(mesh, config, sharding.spread(mesh, config, state), batch)
+    sums, grads = replayed(mesh, config, sharding.shard(mesh, config, state), batch)
     log(
         f"update {step:,} of {run}: loss {float(sums.loss / sums.tokens):.4g} "
         f"nats/{config.model.unit}; length of each weight and of its gradient:"

@@ -20,7 +20,7 @@ from transformer.data.prepare import (
 )
 from transformer.data.vocabularies import same_models, save_tokenizers
 from transformer.evaluation.scores import bleu_metric
-from transformer.machine import processes
+from transformer.machine import distributed
 from transformer.model.params import Params, with_classifier
 from transformer.runs.checkpoints import Progress, digests_of, load_params, restore
 from transformer.runs.folder import (
@@ -59,18 +59,18 @@ class Start:
 def check_settings(config: Config, log: Log) -> None:
     """Warns of settings that would waste the run; all processes must have the same."""
     known = by_name(config) | {"data.manual_dir": "", "this program": __version__}
-    processes.agree("settings", known)
+    distributed.assert_equal("settings", known)
     for doubt in doubts(config):
         log(f"warning: {doubt}")
 
 
 def prepare(command: TrainCommand, log: Log) -> Prepared:
     """Vocabulary, training and validation set: the run's, or new ones."""
-    folder, config, first = command.run, command.settings, processes.is_first()
+    folder, config, first = command.run, command.settings, distributed.is_first()
 
     def tell(line: str) -> None:
         log(line)
-        processes.reached(line.partition(":")[0])
+        distributed.report_progress(line.partition(":")[0])
 
     check_corpora(config.data)
     if len(config.data.sides) == 2:
@@ -96,7 +96,7 @@ def find_start(command: TrainCommand, data: Prepared) -> Start:
     if has_checkpoints(folder):
         state, progress = restore(folder, config)
         changed = ""
-        if processes.is_first():
+        if distributed.is_first():
             known = progress.training or progress.plan  # early versions kept the plan alone
             training = data.training
             is_same = known in (training.pairs.digest, training.plan.digest)
@@ -112,7 +112,7 @@ def find_start(command: TrainCommand, data: Prepared) -> Start:
         weights, label = load_params(command.from_run, other, command.from_checkpoint)
         is_other = config.data.vocabulary != earlier.data.vocabulary  # other classes, or the first
         start = replace(start, weights=weights, label=label, new_classifier=is_other)
-    if processes.is_first():
+    if distributed.is_first():
         save_tokenizers(data.tokenizers, folder / "tokenizer")
         create_run(folder, config)
     return start
@@ -122,17 +122,17 @@ def place(command: TrainCommand, data: Prepared, start: Start, mesh: Mesh, log: 
     """The state on all devices, the same in all processes."""
     config = data.config
     if start.state is not None:
-        state = sharding.spread(mesh, config, start.state)
+        state = sharding.shard(mesh, config, start.state)
     elif start.weights is None:
         state = new_state(mesh, config)
     else:
         weights = start.weights
         if start.new_classifier:
             weights = with_classifier(weights, new_state(mesh, config).params.classifier)
-        state = new_state(mesh, config, sharding.spread(mesh, config, weights))
+        state = new_state(mesh, config, sharding.shard(mesh, config, weights))
         log(f"begins with the weights of {command.from_run}, checkpoint {start.label}")
-    if processes.count() > 1:
+    if distributed.count() > 1:
         known = {"pairs": data.training.pairs.digest, "vocabulary": config.data.vocabulary}
-        processes.agree("data", known | {"batches": data.training.plan.digest})
-        processes.agree("state", digests_of(state, start.progress))
+        distributed.assert_equal("data", known | {"batches": data.training.plan.digest})
+        distributed.assert_equal("state", digests_of(state, start.progress))
     return state

@@ -21,24 +21,23 @@ from transformer.data.batching import (
     sample,
 )
 from transformer.data.corpus import read_pairs, text_digest
-from transformer.data.first_look import first_look, sample_of
 from transformer.data.prepare import Prepared
+from transformer.data.summary import data_summary, sample_of
 from transformer.data.vocabularies import texts_of
 from transformer.decoding.translator import best_hypotheses, make_translator, truncation
 from transformer.errors import UserError
 from transformer.evaluation.validation import ValidationScorer
-from transformer.machine import devices, processes
+from transformer.machine import devices, distributed
 from transformer.machine.malloc import return_memory
 from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params
-from transformer.runs.boards import open_boards
-from transformer.runs.checkpoint_files import merit
+from transformer.runs.checkpoint_files import selection_score
 from transformer.runs.checkpoints import Checkpoints, Progress
 from transformer.runs.folder import check_still_there
+from transformer.runs.launches import Launch, record_launch
+from transformer.runs.metric_writers import open_writers
 from transformer.runs.metrics import Metrics
 from transformer.runs.skipped import keep_skipped
-from transformer.runs.starts import Start as Launch
-from transformer.runs.starts import record_start
 from transformer.training import loop, sharding
 from transformer.training.optimizer import learning_rate
 from transformer.training.profiling import profiled
@@ -88,7 +87,7 @@ class Trainer:
                 "ones"
             )
         self.progress = progress
-        if processes.is_first():
+        if distributed.is_first():
             self._launch(start)
         self.clock = loop.Clock(progress.seconds)
         self.early_stopping = loop.EarlyStopping(train.patience, progress.best, progress.waited)
@@ -124,21 +123,21 @@ class Trainer:
             source = data.tokenizers.source
             tags = [token for [token] in source.encode(source.tags)]
             sentences = sample_of(read_pairs(self.config.data, "train"))
-            looked = first_look(
+            looked = data_summary(
                 self.config.data, data.training.pairs, data.validation.tokens, tags, sentences
             )
             self.log(looked)
         launch = Launch(
             self.start_step, self.progress.seconds, *devices.counted(), looked, start.changed
         )
-        record_start(self.command.run, launch, __version__)
+        record_launch(self.command.run, launch, __version__)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """While training runs: metrics, progress bar and checkpoints are open."""
         folder, metrics = self.command.run, None
-        if processes.is_first():
-            boards = open_boards(folder, self.start_step, self.command.wandb, asdict(self.config))
+        if distributed.is_first():
+            boards = open_writers(folder, self.start_step, self.command.wandb, asdict(self.config))
             metrics = Metrics(folder, self.start_step, boards)
         per_epoch = self.data.training.first_epoch.batches_per_epoch
         self.reporter = Reporter(
@@ -154,7 +153,7 @@ class Trainer:
         try:
             yield
         except BaseException:
-            if processes.count() == 1:  # otherwise it would wait for the others
+            if distributed.count() == 1:  # otherwise it would wait for the others
                 self.checkpoints.close()
             raise
         finally:
@@ -179,9 +178,9 @@ class Trainer:
         training, seed = self.data.training, self.config.train.seed
         arrange = arrangement(self.config)
         stream = batches(training.pairs, training.plan, seed, self.position, arrange, training.draw)
-        if self.command.profile and processes.is_first():
+        if self.command.profile and distributed.is_first():
             stream = profiled(stream, self.command.run / "profile")
-        return processes.marked(stream, "update", self.start_step)
+        return distributed.marked(stream, "update", self.start_step)
 
     def report(self, step: int, metrics: StepMetrics) -> None:
         """To the progress bar and metrics.jsonl."""
@@ -203,10 +202,10 @@ class Trainer:
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
         """Validates and saves."""
-        processes.reached(f"the checkpoint of update {int(state.step):,}")
+        distributed.report_progress(f"the checkpoint of update {int(state.step):,}")
         scores = self._validate(state) if validate else {}
         if validate:
-            self.early_stopping.validated(merit(scores, self.config.train.best_by))
+            self.early_stopping.validated(selection_score(scores, self.config.train.best_by))
         check_still_there(self.command.run)
         self.checkpoints.save(
             state,
@@ -229,8 +228,8 @@ class Trainer:
         """The scores of the validation set; prints them with some translations."""
         validation, step = self.data.validation, int(state.step)
         stream = one_epoch(self.config, validation.tokens, validation.plan)
-        stream = processes.marked(stream, "batch of the validation")
-        params = sharding.whole(self.mesh, state.result)
+        stream = distributed.marked(stream, "batch of the validation")
+        params = sharding.gather(self.mesh, state.result)
         losses = losses_of(self.sentence_sums, params, stream)
         self.reporter.check("validation loss", step, losses.loss[0])
         found, cut = self._translate(params) if validation.pairs else ([], "")

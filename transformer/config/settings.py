@@ -32,7 +32,7 @@ class Limit:
 
 
 Value = TypeVar("Value")
-Fact = Annotated[Value, Suppress]
+Derived = Annotated[Value, Suppress]
 """What train.py fills in: no flag sets it, but a config file may, to count parameters say."""
 
 Positive = Annotated[int, Limit(1, below=2**31)]
@@ -53,11 +53,11 @@ BeamSize = Annotated[int, Limit(1, below=1001)]
 class ModelConfig:
     """The shape of the Transformer; the defaults are the paper's base model (section 3)."""
 
-    source_vocab_size: Fact[Count] = 0
+    source_vocab_size: Derived[Count] = 0
     """Tokens in the source vocabulary; filled in from the tokenizer by train.py."""
-    target_vocab_size: Fact[Count] = 0
+    target_vocab_size: Derived[Count] = 0
     """Tokens in the target vocabulary, of which one is predicted; filled in by train.py."""
-    classes: Fact[Count] = 0
+    classes: Derived[Count] = 0
     """Classes that an encoder alone sorts sentences into (`data.label_column`); 0: it predicts
     tokens; filled in by train.py."""
     encoder_layers: Count = 6
@@ -101,7 +101,7 @@ class ModelConfig:
     recompute: bool = False
     """Compute each layer again for its gradients: less memory, about a third more time; on TPUs it
     is always done."""
-    accelerator: Fact[Literal["", "gpu", "tpu"]] = ""
+    accelerator: Derived[Literal["", "gpu", "tpu"]] = ""
     """What the program is made for, "gpu" (NVIDIA) or "tpu"; filled in for training on one. Long
     attention is one kernel there; on GPUs layers that are not computed again stand one after the
     other in the program instead of in a loop."""
@@ -204,7 +204,7 @@ class DataConfig:
     """A SentencePiece model of your own for the source, instead of training one."""
     target_tokenizer: str = ""
     """The same for the target; with a shared vocabulary the two are one."""
-    vocabulary: Fact[str] = ""
+    vocabulary: Derived[str] = ""
     """Identity of the run's tokenizers; filled in by train.py."""
     max_length: Positive = 256
     """Longest sentence to train on, in tokens, EOS included; longer pairs are left out, and longer
@@ -304,7 +304,7 @@ class TrainConfig:
     """Newest checkpoints kept."""
     keep_best: Positive = 1
     """Best checkpoints kept (`best_by`)."""
-    origin: Fact[str] = ""
+    origin: Derived[str] = ""
     """The run that the first weights came from; filled in by --from."""
     average_last: Positive = 5
     """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
@@ -330,10 +330,10 @@ class DecodeConfig:
     Hugging Face's transformers)."""
     max_extra_length: Annotated[int, Limit(0, below=100_001)] = 50
     """Longest output, EOS included: source tokens (times length_ratio) plus this."""
-    length_ratio: Fact[Annotated[float, Limit(1, highest=100_000)]] = 1.0
+    length_ratio: Derived[Annotated[float, Limit(1, highest=100_000)]] = 1.0
     """Target tokens that the limit of the output allows for each source token; filled in from the
     training pairs by train.py."""
-    longest_target: Fact[Count] = 0
+    longest_target: Derived[Count] = 0
     """With a length_ratio above 1, source tokens times it count up to this: the longest target that
     was trained on; filled in by train.py."""
     max_length: Annotated[int, Limit(0, below=100_001)] = 0
@@ -360,7 +360,7 @@ class DecodeConfig:
     """Sentences decoded together, in each of the two batches under way."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"
     """Precision of weights and matrix products while decoding; model: as in training."""
-    copy_without_letters: Fact[bool] = False
+    copy_without_letters: Derived[bool] = False
     """A line without a letter, such as a number or a timestamp, is its own translation; filled in
     by train.py: true unless the training pairs translate such lines otherwise."""
 

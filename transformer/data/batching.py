@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Int
 
 from transformer.config import Config
-from transformer.data.epochs import Draw
+from transformer.data.buckets import BatchPlan, Bucket
 from transformer.data.masking import masked
-from transformer.data.plan import BatchPlan, Bucket
-from transformer.data.spilled import spilled
+from transformer.data.partitions import memory_mapped
+from transformer.data.sampling import Draw
 from transformer.data.token_store import TokenPairs
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 
@@ -106,7 +106,7 @@ def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, n
     generator = np.random.default_rng((seed, epoch))
     cut = []
     for bucket, members in zip(plan.buckets, plan.members):
-        shuffled = spilled([generator.permutation(members)], members.dtype.type, len(members))
+        shuffled = memory_mapped([generator.permutation(members)], members.dtype.type, len(members))
         parts = range(0, len(shuffled), bucket.rows)
         cut += [(bucket, shuffled[start : start + bucket.rows]) for start in parts]
     return [cut[i] for i in generator.permutation(len(cut))]

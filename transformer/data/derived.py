@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.spilled import parts
+from transformer.data.partitions import slices
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
@@ -45,7 +45,7 @@ def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
     lettered = np.array([has_letters(piece) for piece in pieces])
     lettered[EOS] = False
     seen = copied = 0
-    for part in parts(len(pairs)):
+    for part in slices(len(pairs)):
         if seen == ENOUGH:
             break
         edges = pairs.source_offsets[part.start : part.stop + 1]
@@ -63,7 +63,7 @@ def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:
     """`decode.length_ratio` and `decode.longest_target`, so that nearly all training targets are
     within the limit; (1.0, 0) where `decode.max_extra_length` suffices."""
     counts, longest = np.zeros(1, np.int64), 0
-    for part in parts(len(pairs)):
+    for part in slices(len(pairs)):
         source, target = (lengths.astype(np.int64) for lengths in pairs.lengths(part))
         usable = (np.maximum(source, target) <= config.data.max_length) & (source > 1)
         source, target = source[usable] - 1, target[usable]  # a source without EOS

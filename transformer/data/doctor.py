@@ -14,11 +14,11 @@ from jaxtyping import Bool, Integer
 
 from transformer.config import Config, DataConfig
 from transformer.data.alignment import alignment_warning
+from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import check_corpora, read_pairs
 from transformer.data.files import corpora
-from transformer.data.first_look import sample_of
-from transformer.data.plan import BatchPlan, make_plan
 from transformer.data.processing import MARKS, processing_of
+from transformer.data.summary import sample_of
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers

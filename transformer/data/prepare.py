@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transformer.config import Config
+from transformer.data.buckets import BatchPlan, plan_to_score
 from transformer.data.corpus import read_pairs
 from transformer.data.derived import with_derived
-from transformer.data.epochs import Draw, make_epochs
-from transformer.data.plan import BatchPlan, plan_to_score
-from transformer.data.telling import Tell, in_silence
+from transformer.data.progress import Log, quiet
+from transformer.data.sampling import Draw, make_epochs
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.vocabularies import (
     Tokenizers,
@@ -54,14 +54,14 @@ class Prepared:
 
 
 def prepare_tokenizers(
-    config: Config, home: Path | None, tell: Tell = in_silence, new_classes: bool = False
+    config: Config, home: Path | None, log: Log = quiet, new_classes: bool = False
 ) -> tuple[Config, Tokenizers]:
     """The tokenizers of the run in `home`, or new ones; and the config with their sizes. With
     `new_classes` those of a classifier are made anew."""
     tokenizers = (
         load_tokenizers(home / "tokenizer", config.data)
         if home
-        else make_tokenizers(config.data, tell)
+        else make_tokenizers(config.data, log)
     )
     if new_classes and config.data.label_column:
         tokenizers = tokenizers._replace(target=make_labels(config.data))
@@ -69,23 +69,21 @@ def prepare_tokenizers(
 
 
 def prepare_training(
-    config: Config, tokenizers: Tokenizers, tell: Tell = in_silence, derive: bool = False
+    config: Config, tokenizers: Tokenizers, log: Log = quiet, derive: bool = False
 ) -> tuple[Config, TrainingSet]:
     """The training split, and the config: with `derive`, with what `decode` has of a translator's
     training pairs."""
-    pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train", tell))
+    pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train", log))
     if derive and len(config.data.sides) == 2:
         config = with_derived(config, tokenizers, pairs)
     return config, TrainingSet(
-        pairs, *make_epochs(config.data, tokenizers, config.train.seed, pairs, tell)
+        pairs, *make_epochs(config.data, tokenizers, config.train.seed, pairs, log)
     )
 
 
-def prepare_validation(
-    config: Config, tokenizers: Tokenizers, tell: Tell = in_silence
-) -> ValidationSet:
+def prepare_validation(config: Config, tokenizers: Tokenizers, log: Log = quiet) -> ValidationSet:
     """The validation split."""
-    tokens = cut(config.data, encode_pairs(config.data, tokenizers, "validation", tell))
+    tokens = cut(config.data, encode_pairs(config.data, tokenizers, "validation", log))
     translates = len(config.data.sides) == 2
     return ValidationSet(
         tokens,

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.data.telling import Tell, in_silence, told_of
+from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.token_store import offsets
 from transformer.data.tokenizer import BLANK, Tokenizer
 
@@ -83,9 +83,9 @@ def make_words(
     sentence_begins: np.ndarray,
     strength: float,
     generator: np.random.Generator,
-    tell: Tell = in_silence,
+    log: Log = quiet,
 ) -> Words:
-    """The words of a corpus as token ids, with EOS; `strength` is `data.sampling`, and `tell` hears
+    """The words of a corpus as token ids, with EOS; `strength` is `data.sampling`, and `log` hears
     how far it is."""
     cutter = _Cutter(tokenizer, strength, generator)
     edges = np.append(np.flatnonzero(cutter.word_begins(ids, sentence_begins)), len(ids))
@@ -98,7 +98,7 @@ def make_words(
         ],
         np.int32,
     )
-    found = list(told_of(cutter.segmentations(list(numbers)), "words cut anew", tell))
+    found = list(with_progress(cutter.segmentations(list(numbers)), "words cut anew", log))
     probabilities = [np.cumsum([chance for _, chance in of_word]) for of_word in found]
     cut = [segmentation for of_word in found for segmentation, _ in of_word]
     return Words(

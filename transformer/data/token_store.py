@@ -14,7 +14,7 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.corpus import Split, fingerprint, read_pairs
-from transformer.data.telling import Tell, in_silence, told_of
+from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
 from transformer.machine.cache import cache_folder, storing
@@ -127,9 +127,9 @@ def _windows(data: DataConfig, offsets: np.ndarray) -> np.ndarray:
 
 
 def encode_pairs(
-    data: DataConfig, tokenizers: Tokenizers, split: Split, tell: Tell = in_silence
+    data: DataConfig, tokenizers: Tokenizers, split: Split, log: Log = quiet
 ) -> TokenPairs:
-    """A split as token ids, from the user's cache folder or encoded and stored there; `tell` hears
+    """A split as token ids, from the user's cache folder or encoded and stored there; `log` hears
     how far it is.
 
     The entry's name is a hash of the corpus and the tokenizers, so a changed file is encoded
@@ -141,7 +141,7 @@ def encode_pairs(
     entry = cache_folder() / f"tokens-{key}"
     if not _is_intact(entry):
         with storing("the encoded corpus"):
-            _store(entry, data, tokenizers, split, tell)
+            _store(entry, data, tokenizers, split, log)
     checksums = json.dumps(json.loads((entry / CHECKSUMS).read_bytes()), sort_keys=True)
     return TokenPairs(
         *_open(entry, "source", tokenizers.source),
@@ -150,13 +150,13 @@ def encode_pairs(
     )
 
 
-def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, tell: Tell) -> None:
+def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, log: Log) -> None:
     """Encode a split into the folder `entry`, which appears only when it is complete."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=entry.parent, prefix="unfinished-") as temporary:
         work = Path(temporary) / entry.name
         work.mkdir()
-        pairs = told_of(read_pairs(data, split), f"encoding the {split} data", tell)
+        pairs = with_progress(read_pairs(data, split), f"encoding the {split} data", log)
         ends = {side: np.zeros(1, np.int64) for side in tokenizers._fields}
         for side, begin in ends.items():
             _append(work / f"{side}_offsets", begin)

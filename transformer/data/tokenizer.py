@@ -14,7 +14,7 @@ from typing import Any
 import sentencepiece
 
 from transformer.errors import UserError
-from transformer.machine.interrupts import ended_by_interrupts
+from transformer.machine.signals import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD, UNK
 
 MAX_TRAINING_SENTENCES = 2_000_000

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
-from transformer.data.telling import Tell, in_silence, told_of
+from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import (
     LONGEST_PIECE,
     Tokenizer,
@@ -89,8 +89,8 @@ def texts_of(tokenizers: Tokenizers, batch: Batch) -> list[str]:
     return ["\t".join(" ".join(text.split()) for text in row) for row in zip(*texts)]
 
 
-def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
-    """The user's own tokenizers, or new ones trained on the training split; `tell` hears how far
+def make_tokenizers(data: DataConfig, log: Log = quiet) -> Tokenizers:
+    """The user's own tokenizers, or new ones trained on the training split; `log` hears how far
     reading it is.
 
     New ones normalise the source alone: translations are compared with what people wrote. With a
@@ -102,7 +102,7 @@ def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
     if data.shared_vocabulary:
         models = [_own(path, data.lowercase) for path in paths]
         if not paths:
-            models = [_train(data, data.sides, tell)]
+            models = [_train(data, data.sides, log)]
             if len(data.sides) == 2 and data.normalisation != "identity":
                 return Tokenizers(normalised_by(models[0], data.normalisation), models[0])
         if models[0] != models[-1]:
@@ -113,7 +113,7 @@ def make_tokenizers(data: DataConfig, tell: Tell = in_silence) -> Tokenizers:
         return Tokenizers(models[0], make_labels(data) if data.label_column else models[0])
     if paths:
         return Tokenizers(*(_own(path, data.lowercase) for path in paths))
-    return Tokenizers(_train(data, ("source",), tell), _train(data, ("target",), tell))
+    return Tokenizers(_train(data, ("source",), log), _train(data, ("target",), log))
 
 
 def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:
@@ -146,13 +146,15 @@ def make_labels(data: DataConfig) -> Labels:
     return Labels(names)
 
 
-def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
+def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
     """A tokenizer of the source sentences, the target sentences, or both."""
     columns = [("source", "target").index(side) for side in sides]
     languages = " and ".join(getattr(data, side) for side in sides)
-    pairs = told_of(read_pairs(data, "train"), f"reading for the vocabulary of {languages}", tell)
+    pairs = with_progress(
+        read_pairs(data, "train"), f"reading for the vocabulary of {languages}", log
+    )
     if len(data.sides) == 2:
-        pairs = _without_long_words(pairs, LONGEST_PIECE * data.max_length, tell)
+        pairs = _without_long_words(pairs, LONGEST_PIECE * data.max_length, log)
     rule = "identity" if "target" in sides else data.normalisation
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str
     written = ((normalise(source), target) for source, target in pairs)
@@ -174,7 +176,7 @@ def _train(data: DataConfig, sides: tuple[str, ...], tell: Tell) -> Tokenizer:
 
 
 def _without_long_words(
-    pairs: Iterable[tuple[str, str]], longest: int, tell: Tell
+    pairs: Iterable[tuple[str, str]], longest: int, log: Log
 ) -> Iterator[tuple[str, str]]:
     """The pairs without words that have more than `longest` characters: in pieces, such a word is
     longer than `data.max_length`, so that its pair is left out of training too."""
@@ -185,7 +187,7 @@ def _without_long_words(
         else:
             yield pair
     if left_out:
-        tell(
+        log(
             f"pairs with a word of more than {longest:,} characters: {left_out:,}, the first is "
             f"pair {first:,}; the vocabulary is not trained on them"
         )

@@ -17,16 +17,16 @@ are soon found."""
 
 
 @struct.dataclass
-class Mixture:
+class AveragedProbabilities:
     """The mean of several models' probabilities, [R, V] float32: what a step may return in place of
     logits. The logarithm is taken of the few that are chosen."""
 
     probabilities: Array
 
 
-def as_logits(given: Array | Mixture) -> Array:
+def as_logits(given: Array | AveragedProbabilities) -> Array:
     """Logits, float32, of what a step returns."""
-    if isinstance(given, Mixture):
+    if isinstance(given, AveragedProbabilities):
         return jnp.log(given.probabilities)
     return given.astype(jnp.float32)
 

@@ -9,12 +9,12 @@ from transformer.config import DecodeConfig
 from transformer.model.batch import EOS, PAD
 
 
-def throughout(config: DecodeConfig) -> bool:
+def has_constraints(config: DecodeConfig) -> bool:
     """Whether a search is constrained at every token."""
     return bool(config.repetition_penalty != 1 or config.no_repeat_ngram or config.min_length)
 
 
-def constrained(
+def apply_constraints(
     config: DecodeConfig,
     tokens: Int[Array, "B W L"],
     position: Int[Array, "B"],
@@ -38,13 +38,13 @@ def constrained(
     return log_probs
 
 
-def next_of(prefix: Int[Array, "B P"], position: Int[Array, "B"]) -> Int[Array, "B"]:
+def next_forced(prefix: Int[Array, "B P"], position: Int[Array, "B"]) -> Int[Array, "B"]:
     """The next token of each prefix, PAD behind its end."""
     place = position[:, None]
     return jnp.take_along_axis(prefix, place, axis=1, mode="fill", fill_value=PAD)[:, 0]
 
 
-def begun(
+def force_prefix(
     token: Int[Array, "B"],
     given: Float[Array, "B W"],
     totals: Float[Array, "B N"],

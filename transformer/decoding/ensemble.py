@@ -13,7 +13,7 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import ModelConfig
-from transformer.decoding.candidates import Mixture
+from transformer.decoding.candidates import AveragedProbabilities
 from transformer.model.cached_decoder import (
     DecodeCache,
     decode_step,
@@ -48,17 +48,17 @@ def ensemble_step(
     params: tuple[Params, ...],
     caches: Caches,
     tokens: Int[Array, "R"],
-) -> tuple[Float[Array, "R V"] | Mixture, Caches]:
+) -> tuple[Float[Array, "R V"] | AveragedProbabilities, Caches]:
     """Logits of one model, or the mean probability of several."""
     steps = [decode_step(*member, tokens) for member in zip(models, params, caches)]
     logits, caches = zip(*steps)
-    return logits[0] if len(logits) == 1 else mixture(logits), caches
+    return logits[0] if len(logits) == 1 else averaged(logits), caches
 
 
-def mixture(logits: Sequence[Float[Array, "*B V"]]) -> Mixture:
+def averaged(logits: Sequence[Float[Array, "*B V"]]) -> AveragedProbabilities:
     """The mean of several models' probabilities."""
     each = [jax.nn.softmax(of_one.astype(jnp.float32)) for of_one in logits]
-    return Mixture(sum(each) / len(each))
+    return AveragedProbabilities(sum(each) / len(each))
 
 
 def reorder_all(caches: Caches, rows: Int[Array, "R"]) -> Caches:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Key
 
 from transformer.config import DecodeConfig
 from transformer.decoding.candidates import as_logits, without
-from transformer.decoding.constraints import constrained, throughout
+from transformer.decoding.constraints import apply_constraints, has_constraints
 from transformer.decoding.search import (
     Cache,
     Reorder,
@@ -119,9 +119,9 @@ def draw(settings: DecodeConfig, step: Step, state: SamplingState) -> SamplingSt
     given, cache = step(state.cache, state.last.reshape(-1))
     logits = as_logits(given).reshape(*state.last.shape, -1)
     allowed = without(logits, jnp.arange(logits.shape[-1]), {PAD, BOS})
-    if throughout(settings):
+    if has_constraints(settings):
         log_probs = jax.nn.log_softmax(allowed)
-        fewer = constrained(settings, state.open, state.position, log_probs)
+        fewer = apply_constraints(settings, state.open, state.position, log_probs)
         allowed = jnp.where((fewer > -jnp.inf).any(-1, keepdims=True), fewer, allowed)
     allowed = restricted(state.choice, allowed)
     keys = jax.vmap(jax.random.fold_in)(state.keys, state.position)

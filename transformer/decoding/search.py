@@ -22,11 +22,11 @@ from jaxtyping import Bool, Float, Int
 
 from transformer.config import DecodeConfig
 from transformer.decoding import candidates, constraints
-from transformer.decoding.candidates import Mixture
+from transformer.decoding.candidates import AveragedProbabilities
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
-Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"] | Mixture, Cache]]
+Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"] | AveragedProbabilities, Cache]]
 Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
 State = TypeVar("State")
 IMPOSSIBLE = -1e9
@@ -196,27 +196,27 @@ def _best_next(
     given = jax.tree.map(lambda rows: rows.reshape(*state.last.shape, -1), given)
     every = _continuations(config, state, given)
     allowed = every
-    if constraints.throughout(config):
+    if constraints.has_constraints(config):
         log_probs = jax.nn.log_softmax(_next_logits(config, state, given))
-        log_probs = constraints.constrained(config, state.open, state.position, log_probs)
+        log_probs = constraints.apply_constraints(config, state.open, state.position, log_probs)
         allowed = candidates.of_log_probs(state.log_probs, log_probs)
     found = candidates.best(allowed, count, config.forbidden)
     if state.prefix is not None:
-        token = constraints.next_of(state.prefix, state.position)
-        found = constraints.begun(token, candidates.of_token(every, token), *found)
+        token = constraints.next_forced(state.prefix, state.position)
+        found = constraints.force_prefix(token, candidates.of_token(every, token), *found)
     return *found, cache
 
 
 def _continuations(
-    config: DecodeConfig, state: SearchState, given: Array | Mixture
+    config: DecodeConfig, state: SearchState, given: Array | AveragedProbabilities
 ) -> candidates.Continuations:
-    if isinstance(given, Mixture) and not (config.renormalise or config.forced_end):
+    if isinstance(given, AveragedProbabilities) and not (config.renormalise or config.forced_end):
         return candidates.of_probabilities(state.log_probs, given.probabilities)
     return candidates.of_logits(state.log_probs, _next_logits(config, state, given))
 
 
 def _next_logits(
-    config: DecodeConfig, state: SearchState, given: Array | Mixture
+    config: DecodeConfig, state: SearchState, given: Array | AveragedProbabilities
 ) -> Float[Array, "B W V"]:
     logits = candidates.as_logits(given)
     tokens = jnp.arange(logits.shape[-1])

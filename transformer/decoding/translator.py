@@ -35,7 +35,6 @@ from transformer.decoding.batches import (
 from transformer.decoding.continuous import search_continuously
 from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.lines import continued, one_line, outer_blanks, split_lines
-from transformer.decoding.long_text import sentences_of
 from transformer.decoding.search import (
     IMPOSSIBLE,
     BeamSearch,
@@ -45,6 +44,7 @@ from transformer.decoding.search import (
     length_penalty,
     start,
 )
+from transformer.decoding.sentences import split_sentences
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache
 from transformer.model.encoder_decoder import encode, widened
@@ -250,7 +250,7 @@ def split(
     encoded = iter(source.encode([tag + line for of_text in lines for tag, line, *_ in of_text]))
     for number, (of_text, beginning) in enumerate(zip(lines, beginnings)):
         for (tag, line, separator, repeated), ids in zip(of_text, encoded):
-            cut = [line] if len(ids) <= longest else sentences_of(line)
+            cut = [line] if len(ids) <= longest else split_sentences(line)
             rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
             for place, (text, row) in enumerate(zip(cut, rows), start=1):
                 prefix, typed = beginning if row else NO_PREFIX

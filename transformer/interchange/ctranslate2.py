@@ -22,9 +22,9 @@ from transformer.data.piece_tokenizer import PieceTokenizer
 from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
-from transformer.interchange.holding import ANY, SHAPE, TRAINING, check_held, not_held
 from transformer.interchange.model import longest_sequence
 from transformer.interchange.standalone import FINAL_SIGMA, standalone_model, tag_piece
+from transformer.interchange.supported import ANY, SHAPE, TRAINING, check_held, not_held
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack

@@ -21,7 +21,7 @@ from transformer.interchange.marian_config import (
     their_generation_config,
 )
 from transformer.interchange.marian_weights import (
-    Correspondence,
+    ParameterMapping,
     check_aliases,
     has_sinusoids,
     name_in,
@@ -100,7 +100,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
         decode=replace(decode, max_source_length=longest - 1),
     )
     _check_config(config)
-    correspondence = Correspondence(model, *pieces)
+    correspondence = ParameterMapping(model, *pieces)
     return Run(config, _params(correspondence, weights, weights_file), tokenizers)
 
 
@@ -275,7 +275,7 @@ def _check_config(config: Config) -> None:
         raise UserError(f"config.json: {error}") from error
 
 
-def _params(correspondence: Correspondence, weights: Weights, file: Path) -> Params:
+def _params(correspondence: ParameterMapping, weights: Weights, file: Path) -> Params:
     unknown = unknown_names(correspondence, weights)
     if unknown:
         raise UserError(f"{file} holds {unknown[0]}, which no MarianMTModel has")
@@ -317,7 +317,7 @@ def write_marian(folder: Path, model: Run, card: str) -> None:
             "MarianMTModel has",
             stacklevel=2,
         )
-    arrays = write_params(Correspondence(config.model, *sides), model.params)
+    arrays = write_params(ParameterMapping(config.model, *sides), model.params)
     save_arrays(folder / WEIGHTS[0], arrays, kind="pt")
     _write_json(folder / "config.json", their)
     _write_json(folder / "generation_config.json", generation)

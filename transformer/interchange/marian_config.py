@@ -11,7 +11,7 @@ from typing import Any
 
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.errors import UserError
-from transformer.interchange.holding import ANY, SHAPE, TRAINING, check_held, not_held
+from transformer.interchange.supported import ANY, SHAPE, TRAINING, check_held, not_held
 from transformer.model.batch import BOS, EOS, PAD
 
 ACTIVATIONS = {

@@ -61,7 +61,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Correspondence:
+class ParameterMapping:
     """The parameters of a model and how each is called there."""
 
     model: ModelConfig
@@ -148,7 +148,7 @@ def _matrix(pair: Pair, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def in_turns(width: int) -> np.ndarray:
+def interleave(width: int) -> np.ndarray:
     """For each of our features theirs: sine, cosine, sine, ..."""
     return np.arange(width).reshape(2, -1).T.reshape(-1)
 
@@ -158,10 +158,10 @@ def to_ours(pair: Pair, theirs: np.ndarray, shape: tuple[int, ...]) -> np.ndarra
     array = theirs.T if pair.is_linear else theirs
     if pair.pieces is None:
         if pair.features is not None:
-            array = np.take(array, in_turns(array.shape[pair.features]), axis=pair.features)
+            array = np.take(array, interleave(array.shape[pair.features]), axis=pair.features)
         return array.reshape(shape)
     order = np.array(pair.pieces.order)
-    rows = array[order] if array.ndim == 1 else array[np.ix_(order, in_turns(array.shape[1]))]
+    rows = array[order] if array.ndim == 1 else array[np.ix_(order, interleave(array.shape[1]))]
     rows[order < 0] = OUT_OF_REACH if array.ndim == 1 else 0.0
     return rows
 
@@ -171,7 +171,7 @@ def to_theirs(pair: Pair, ours: np.ndarray) -> np.ndarray:
     array = ours.reshape(_matrix(pair, ours.shape))
     if pair.features is not None:
         width = array.shape[pair.features]
-        array = np.take(array, np.argsort(in_turns(width)), axis=pair.features)
+        array = np.take(array, np.argsort(interleave(width)), axis=pair.features)
     if pair.pieces is not None:
         order = np.array(pair.pieces.order)
         rows = np.zeros((len(pair.pieces.names), *array.shape[1:]), array.dtype)
@@ -180,7 +180,7 @@ def to_theirs(pair: Pair, ours: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.T if pair.is_linear else array)
 
 
-def read_params(correspondence: Correspondence, weights: Weights, file: Path) -> Params:
+def read_params(correspondence: ParameterMapping, weights: Weights, file: Path) -> Params:
     """Their weights as our parameters, float32; only one of them is in memory twice at a time.
 
     Raises UserError for an array with something that is not a number.
@@ -199,13 +199,17 @@ def read_params(correspondence: Correspondence, weights: Weights, file: Path) ->
 
 
 def _converted(
-    correspondence: Correspondence, weights: Weights, pair: Pair, shape: tuple[int, ...], file: Path
+    correspondence: ParameterMapping,
+    weights: Weights,
+    pair: Pair,
+    shape: tuple[int, ...],
+    file: Path,
 ) -> np.ndarray:
     theirs = as_float32(_read(correspondence, weights, pair), pair.theirs, file)
     return to_ours(pair, theirs, shape)
 
 
-def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.ndarray:
+def _read(correspondence: ParameterMapping, weights: Weights, pair: Pair) -> np.ndarray:
     if pair.theirs != "final_logits_bias":
         return weights.read(name_in(correspondence, weights, pair.theirs))
     if pair.theirs in weights.shapes:
@@ -213,7 +217,7 @@ def _read(correspondence: Correspondence, weights: Weights, pair: Pair) -> np.nd
     return np.zeros(len(correspondence.target.names), np.float32)
 
 
-def check_aliases(correspondence: Correspondence, weights: Weights, file: Path) -> None:
+def check_aliases(correspondence: ParameterMapping, weights: Weights, file: Path) -> None:
     """Raises UserError where tables that the config shares are not the same: transformers would
     not share them either."""
     if correspondence.model.tying == "none":
@@ -235,13 +239,13 @@ def _equal(first: np.ndarray, second: np.ndarray) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second))
 
 
-def name_in(correspondence: Correspondence, weights: Weights, name: str) -> str:
+def name_in(correspondence: ParameterMapping, weights: Weights, name: str) -> str:
     """The name that the file has for a table of theirs; the first one where it has none."""
     names = (name, *ALIASES[correspondence.model.tying].get(name, ()))
     return next((alias for alias in names if alias in weights.shapes), name)
 
 
-def write_params(correspondence: Correspondence, params: Params) -> dict[str, np.ndarray]:
+def write_params(correspondence: ParameterMapping, params: Params) -> dict[str, np.ndarray]:
     """Our parameters as their weights, by their names; biases that ours lacks are zeros."""
     ours, theirs = by_name(jax.tree.map(np.asarray, params)), {}
     width = correspondence.model.d_model
@@ -269,11 +273,11 @@ def has_sinusoids(weights: Weights, stack: str, shape: tuple[int, int]) -> bool:
         return False
     found = weights.read(name).astype(np.float32)
     rows = jnp.arange(len(found))
-    ours = np.asarray(sinusoids(rows, width))[:, np.argsort(in_turns(width))]
+    ours = np.asarray(sinusoids(rows, width))[:, np.argsort(interleave(width))]
     return bool(np.abs(found - ours).max(initial=0) < 4e-3)  # 16 bits
 
 
-def unknown_names(correspondence: Correspondence, weights: Weights) -> list[str]:
+def unknown_names(correspondence: ParameterMapping, weights: Weights) -> list[str]:
     """Names in their file that a Marian model does not have."""
     known = {*correspondence.their_shapes(), "final_logits_bias"}
     known |= {SHARED, SOURCE, TARGET, OUTPUT}

@@ -145,7 +145,7 @@ def missing_parents(path: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def whole(folder: Path) -> Iterator[Path]:
+def atomic_directory(folder: Path) -> Iterator[Path]:
     """A folder to write to, which becomes `folder` when all is written, or vanishes.
 
     Raises UserError when `folder` exists, or cannot be made.

@@ -13,7 +13,7 @@ from transformer.machine.cache import cache_folder
 from transformer.machine.compile_cache import replace_damaged_programs
 
 
-def demand(device: str) -> None:
+def configure_devices(device: str) -> None:
     """Raises UserError when JAX does not compute on that kind of device (any, cpu, gpu, tpu).
 
     From here on, what is compiled is kept for later runs, and numbers have at most 32 bits.

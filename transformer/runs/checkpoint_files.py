@@ -179,7 +179,7 @@ def _check_description(path: Path, check: Callable[[Any], object]) -> None:
         ) from error
 
 
-def merit(scores: Mapping[str, float], best_by: str) -> float | None:
+def selection_score(scores: Mapping[str, float], best_by: str) -> float | None:
     """The score by which checkpoints are compared, higher being better; None without it.
 
     With `auto` a translator that chrF chooses for has that score, others have BLEU, other models
@@ -221,9 +221,11 @@ class NewestAndBest:
         """For each checkpoint, oldest first, whether Orbax keeps it."""
         settings = self.settings
         validated = [point for point in checkpoints if point.metrics]
-        scored = [p for p in validated if merit(p.metrics, settings.best_by) is not None]
+        scored = [p for p in validated if selection_score(p.metrics, settings.best_by) is not None]
         comparable = [point for point in scored if point.step > self.since] or scored
-        by_merit = sorted(comparable, key=lambda point: merit(point.metrics, settings.best_by))
+        by_merit = sorted(
+            comparable, key=lambda point: selection_score(point.metrics, settings.best_by)
+        )
         newest, best = validated[-settings.keep_last :], by_merit[-settings.keep_best :]
         kept = [*newest, *best, checkpoints[-1]]
         return [any(point is other for other in kept) for point in checkpoints]

@@ -29,10 +29,10 @@ from transformer.runs.checkpoint_files import (
     files_in,
     first_line,
     is_changing,
-    merit,
     open_checkpoints,
     open_to_read,
     read,
+    selection_score,
 )
 from transformer.runs.digests import digests
 from transformer.runs.folder import check_settings, kept_settings
@@ -267,7 +267,7 @@ def _load_params(
             try:
                 progress = _progress(step, read(manager, step, {})[1])
                 check_settings(folder, step, progress.settings)
-                scores[step] = merit(progress.scores, config.train.best_by)
+                scores[step] = selection_score(progress.scores, config.train.best_by)
                 since = progress.since
             except DamageError as error:
                 damaged.append(error)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from transformer.errors import UserError
 from transformer.machine.disk import append_text, write_text
-from transformer.runs.boards import Board
+from transformer.runs.metric_writers import MetricWriter
 
 
 class Metrics:
     """Adds lines to a run's metrics; those after `step`, which will come again, are dropped."""
 
-    def __init__(self, folder: Path, step: int, boards: Sequence[Board] = ()):
+    def __init__(self, folder: Path, step: int, boards: Sequence[MetricWriter] = ()):
         self.path, self.boards = folder / "metrics.jsonl", boards
         if self.path.exists():
             _keep(self.path, step)

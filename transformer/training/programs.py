@@ -43,7 +43,7 @@ Shape = tuple[tuple[int, ...], ...]
 def new_state(mesh: Mesh, config: Config, params: Params | None = None) -> TrainState:
     """The state before the first update on the devices, with these parameters or those that
     `train.seed` gives."""
-    places = sharding.layout(mesh, config, state_shapes(config))
+    places = sharding.shardings(mesh, config, state_shapes(config))
     build = jax.jit(partial(init_state, config), out_shardings=places)
     return build(jax.random.key(config.train.seed), params)
 
@@ -54,7 +54,10 @@ def jit_update(
     """`step.update` compiled for the mesh: of a state, which it gives up, a batch from
     `shard_batch` and a learning rate."""
     config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
-    copied, places = sharding.replicated(mesh), sharding.layout(mesh, config, state_shapes(config))
+    copied, places = (
+        sharding.replicated(mesh),
+        sharding.shardings(mesh, config, state_shapes(config)),
+    )
     return jax.jit(
         partial(update, config, layout=sharding.Layout(mesh, places.params)),
         in_shardings=(places, sharding.split_over(mesh), copied),
@@ -127,7 +130,7 @@ def compile_update(
 
 def traced_update(mesh: Mesh, config: Config, batch: Batch) -> jax.stages.Traced:
     """The update of such batches, not yet compiled; no weight is made."""
-    rows = sharding.filled(mesh, batch, config.train.micro_batches)
+    rows = sharding.pad_rows(mesh, batch, config.train.micro_batches)
     rows = jax.tree.map(lambda ids: jax.ShapeDtypeStruct(ids.shape, ids.dtype), rows)
     return jit_update(mesh, config).trace(state_shapes(config), rows, np.float32(0))
 

@@ -96,7 +96,7 @@ def split_over(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec("data"))
 
 
-def layout(mesh: Mesh, config: Config, tree: Tree) -> Tree:
+def shardings(mesh: Mesh, config: Config, tree: Tree) -> Tree:
     """How a state, or a part of one, lies on the devices: all of it on each; or with
     `train.shard_state` each array split along its longest axis that they divide.
 
@@ -114,14 +114,14 @@ def layout(mesh: Mesh, config: Config, tree: Tree) -> Tree:
     return jax.tree.map(place, tree)
 
 
-def spread(mesh: Mesh, config: Config, tree: Tree) -> Tree:
-    """A state, or a part of one, that every process has, as `layout` has it, in memory of its own:
-    `jit_update` gives it up."""
-    places = layout(mesh, config, tree)
-    return jax.jit(lambda tree: tree, out_shardings=places)(_spread(places, tree))
+def shard(mesh: Mesh, config: Config, tree: Tree) -> Tree:
+    """A state, or a part of one, that every process has, laid out as `shardings` says, in new
+    memory: `jit_update` donates it."""
+    places = shardings(mesh, config, tree)
+    return jax.jit(lambda tree: tree, out_shardings=places)(_shard(places, tree))
 
 
-def whole(mesh: Mesh, tree: Tree) -> Tree:
+def gather(mesh: Mesh, tree: Tree) -> Tree:
     """All of a tree on every device; what is there is not copied."""
     if all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
         return tree
@@ -134,11 +134,11 @@ def shard_batch(mesh: Mesh, batch: Batch, parts: int = 1) -> Batch:
     Each device gets as many rows for each of the parts in which the batch passes through the model:
     as many as that takes are added, of nothing but PAD. So batches do not depend on the devices.
     """
-    batch = filled(mesh, batch, parts)
-    return _spread(jax.tree.map(lambda _: split_over(mesh), batch), batch)
+    batch = pad_rows(mesh, batch, parts)
+    return _shard(jax.tree.map(lambda _: split_over(mesh), batch), batch)
 
 
-def filled(mesh: Mesh, batch: Batch, parts: int) -> Batch:
+def pad_rows(mesh: Mesh, batch: Batch, parts: int) -> Batch:
     """The rows of a batch, and those of PAD that `shard_batch` adds."""
     more = -len(batch.target_out) % (mesh.size * parts)
     return jax.tree.map(
@@ -147,7 +147,7 @@ def filled(mesh: Mesh, batch: Batch, parts: int) -> Batch:
     )
 
 
-def _spread(places, tree):
+def _shard(places, tree):
     """Each process gives its own devices their part of arrays that all processes have."""
 
     def spread_one(array, place):

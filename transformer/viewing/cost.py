@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from transformer.runs.starts import Start
+from transformer.runs.launches import Launch
 
 WATTS = {"core": 10, "device": 400}
 """An assumption, with memory and cooling: of a core of a server, and of a GPU or TPU at work."""
 
 
-def unit_hours(starts: Sequence[Start], seconds: float) -> dict[str, float]:
+def unit_hours(starts: Sequence[Launch], seconds: float) -> dict[str, float]:
     """Hours of cores or devices, of training that took so many seconds in all."""
     hours: dict[str, float] = {}
     ends = [*(start.seconds for start in starts[1:]), seconds]

@@ -26,7 +26,7 @@ from transformer.evaluation.scores import bleu_metric
 from transformer.machine.disk import write_text
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params
-from transformer.runs.starts import Start
+from transformer.runs.launches import Launch
 from transformer.viewing.attention import AttentionMap, attention_maps
 from transformer.viewing.cost import WATTS, kilowatt_hours, unit_hours
 from transformer.viewing.curves import curves
@@ -45,7 +45,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestResult:
     """What was found on one test set: the record that eval.py keeps, and of a translator more."""
 
     record: dict[str, Any]
@@ -55,7 +55,7 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class Looked:
+class AttentionExample:
     """Sentences and who looks at whom in them: the maps of encoder, masked and cross attention."""
 
     source: str
@@ -64,7 +64,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReportData:
     """All that a report shows of a run. `metrics` are those of several runs, this one first."""
 
     run: str
@@ -72,13 +72,13 @@ class Seen:
     config: Config
     parameters: int
     metrics: Mapping[str, Sequence[dict]]
-    starts: Sequence[Start]
-    tested: Sequence[Tested]
-    looked: Sequence[Looked]
+    starts: Sequence[Launch]
+    tested: Sequence[TestResult]
+    looked: Sequence[AttentionExample]
     doctor: Sequence[str]
 
 
-def write_page(path: Path, seen: Seen) -> None:
+def write_page(path: Path, seen: ReportData) -> None:
     """Writes the page, whole or not at all."""
     loader = jinja2.FileSystemLoader(FOLDER)
     environment = jinja2.Environment(
@@ -102,14 +102,14 @@ def examined(
     test_set: TestSet,
     record: dict,
     translations: list | None,
-) -> Tested:
+) -> TestResult:
     """What a report shows of a test set."""
     if translations is None:
-        return Tested(record)
+        return TestResult(record)
     (sources, references), more = zip(*test_set.pairs), test_set.more_references
     lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
     metric = bleu_metric(config.data.target, config.data.bleu_tokenizer)
-    return Tested(
+    return TestResult(
         record,
         list(groups_by_length(lengths, translations, references, metric, more)),
         worst_and_best(sources, references, translations, EXAMPLES, more),
@@ -134,7 +134,7 @@ def chosen_sentences(
     tokenizers: Tokenizers,
     result: tuple[TestSet, dict, list | None],
     wanted: Sequence[str],
-) -> list[Looked]:
+) -> list[AttentionExample]:
     """The sentences that are wanted, or some of the test set, translated, and their maps."""
     test_set, _, translations = result
     pairs = test_set.pairs
@@ -146,7 +146,10 @@ def chosen_sentences(
         both = [*zip(wanted, translate(make_translator(config, params, tokenizers), wanted))]
     else:
         both = [(pairs[number][0], translations[number]) for number in typical]
-    return [Looked(*one, attention_maps(config.model, params, tokenizers, *one)) for one in both]
+    return [
+        AttentionExample(*one, attention_maps(config.model, params, tokenizers, *one))
+        for one in both
+    ]
 
 
 def _typical(tokenizers: Tokenizers, pairs: Pairs) -> list[int]:
@@ -165,7 +168,7 @@ def as_json(value: Any) -> str:
     return text
 
 
-def _as_values(looked: Looked) -> dict[str, Any]:
+def _as_values(looked: AttentionExample) -> dict[str, Any]:
     maps = [one._asdict() | {"weights": one.weights.round(3).tolist()} for one in looked.maps]
     return {"source": looked.source, "target": looked.target, "maps": maps}
 
@@ -185,7 +188,7 @@ def differences(reference: str, output: str) -> Iterator[tuple[str, str]]:
             yield "added", " ".join(written[begin:end])
 
 
-def costs(seen: Seen) -> Iterator[tuple[str, str]]:
+def costs(seen: ReportData) -> Iterator[tuple[str, str]]:
     """What training took, by name; estimates say what they assume."""
     lines = next(iter(seen.metrics.values()), [])
     yield "parameters", f"{seen.parameters:,}"

@@ -1,0 +1,148 @@
+"""Processes in one: what needs no second one. The others are in tests/commands."""
+
+import json
+import time
+
+import pytest
+
+from transformer.errors import UserError
+from transformer.machine import distributed
+
+
+def test_one_process_agrees_with_itself_at_once():
+    assert distributed.is_first() and distributed.count() == 1
+    with distributed.first_process_first("something"):
+        pass
+    distributed.assert_equal("settings", {"steps": 3})
+
+
+class Table:
+    """The words that processes share, without processes."""
+
+    def __init__(self):
+        self.words = {}
+
+    def key_value_set(self, key, word, allow_overwrite=False):
+        self.words[key] = word
+
+    def key_value_dir_get(self, folder):
+        return [item for item in self.words.items() if item[0].startswith(folder + "/")]
+
+
+@pytest.fixture
+def be(monkeypatch):
+    """Makes this process one of two that share a table."""
+    table = Table()
+    monkeypatch.setattr(distributed, "service", lambda: table)
+    monkeypatch.setattr(distributed, "count", lambda: 2)
+    monkeypatch.setattr(distributed, "barrier", lambda what: None)
+
+    def be(number):
+        monkeypatch.setattr(distributed.distributed.global_state, "process_id", number)
+
+    return be
+
+
+def test_the_others_wait_for_the_first_process(be, monkeypatch):
+    made = []
+
+    def first_makes(seconds):
+        be(0)
+        with distributed.first_process_first("files"):
+            made.append("files")
+        be(1)
+
+    monkeypatch.setattr(
+        distributed.time, "sleep", first_makes
+    )  # what happens while the other waits
+    be(1)
+    with distributed.first_process_first("files"):
+        assert made == ["files"]
+
+
+def test_facts_that_differ_from_those_of_the_first_are_named(be):
+    be(0)
+    distributed.assert_equal("settings", {"train.seed": 0, "train.steps": 5})
+    be(1)
+    distributed.assert_equal("settings", {"train.seed": 0, "train.steps": 5})
+    with pytest.raises(UserError, match="settings: train.seed is 1 in this process, 0 in"):
+        distributed.assert_equal("settings", {"train.seed": 1, "train.steps": 5})
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """That of the first of four processes; its threads do not run."""
+    monkeypatch.setattr(distributed, "count", lambda: 4)
+    monkeypatch.setattr(distributed.threading.Thread, "start", lambda self: None)
+    monkeypatch.setattr(distributed.distributed.global_state, "process_id", 0)
+    return distributed.Watch(patience=10, stall=30)
+
+
+def word(beat, name):
+    """What stands in the table of a process that has said where it is `beat` times."""
+    return json.dumps([beat, beat, name])
+
+
+def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(watch):
+    watch._hear(1, word(1, "update 12"))
+    watch.silence = {0: 3.0, 1: 9.0, 2: 3.0, 3: 9.0}
+    assert watch._missing() is None
+    watch.silence |= {1: 10.0, 3: 12.0}
+    said = watch._missing()
+    assert "processes 1, 3 of 4 have not been heard of for 10 s" in said
+    assert "last at update 12: see what" in said
+    watch.silence[0] = 10.0
+    assert "process 0 of 4 has not been heard of" in watch._missing()
+
+
+def test_where_all_stand_is_said_when_none_has_come_further(watch):
+    for process, name in enumerate(("update 20", "update 12", "update 20", "update 20")):
+        watch._hear(process, word(1, name))
+    watch.standstill = 29.0
+    assert watch._stuck() is None
+    watch.standstill = 30.0
+    said = watch._stuck()
+    assert "no process has come further for 30 s (--stall-timeout)" in said
+    assert "processes 0, 2, 3 at update 20; process 1 at update 12; see what" in said
+
+
+def test_a_beat_alone_is_life_and_no_progress(watch):
+    watch._hear(1, json.dumps([1, 5, "update 12"]))
+    watch.standstill, watch.silence[1] = 20.0, 8.0
+    watch._hear(1, json.dumps([2, 5, "update 12"]))
+    assert (watch.standstill, watch.silence[1]) == (20.0, 0.0)
+    watch._hear(1, json.dumps([3, 6, "update 13"]))
+    assert watch.standstill == 0.0
+
+
+def test_few_of_many_are_named():
+    assert distributed._shortened([*map(str, range(8))]) == "processes 0, 1, 2, 3, 4, 5, 6, 7"
+    shortened = distributed._shortened([*map(str, range(20))])
+    assert shortened == "processes 0, 1, 2, 3, 4, 5, 6, 7 and 12 more"
+
+
+def test_a_process_that_fails_waits_until_the_others_have_heard_and_no_longer(watch, be):
+    be(0)
+    watch.threads = []
+    for other in (1, 2, 3):
+        distributed.service().key_value_set(f"read/{other}", "")
+    begun = time.monotonic()
+    watch.tell(UserError("the disk is full"))
+    assert time.monotonic() - begun < distributed.TIME_TO_READ / 2
+    assert distributed.words("failed") == {0: "the disk is full"}
+
+
+@pytest.mark.parametrize(
+    "cause, of_xla",
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer"), True),
+        (RuntimeError("INTERNAL: NCCL operation failed"), True),
+        (OSError(28, "No space left on device"), False),
+        (ValueError("invalid continuation byte"), False),
+    ],
+)
+def test_an_error_that_may_be_another_process_s_end_is_known_by_its_first_cause(cause, of_xla):
+    try:
+        raise UserError("cannot save") from cause
+    except UserError as error:
+        assert distributed._is_of_xla(error) == of_xla  # noqa: PT017

@@ -1,0 +1,83 @@
+"""The fields of requests, as the clients that there are write them."""
+
+import json
+
+import pytest
+
+pytest.importorskip("starlette", reason="needs the extra `server`")
+from transformer.errors import UserError
+from transformer.serving.access import RefusedError
+from transformer.serving.fields import read_fields
+
+FORM = "application/x-www-form-urlencoded"
+TEXTS = [
+    "a",
+    "",
+    "\n",
+    " a \n",
+    "a\r\nb\r\n",
+    "a\u2028b\x0bc\x0cd\x85e\rf",
+    "Tür 😀",
+    "--",
+    "a: b\n\nc",
+]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "", "text/plain", FORM, "application/ld+json"]
+)
+def test_json_is_known_by_its_content(kind):
+    for text in ('{"q": "a=b&c"}', ' \n{"q": "a=b&c"}', '\ufeff{"q": "a=b&c"}'):
+        assert read_fields(f"{kind}; charset=utf-8", text.encode()) == {"q": "a=b&c"}
+    with pytest.raises(UserError, match="the request is no JSON"):
+        read_fields(kind, b'{"q": ')
+
+
+@pytest.mark.parametrize(
+    "body, fields",
+    [
+        ("q=a&q=b", {"q": ["a", "b"]}),
+        ("q[]=a", {"q": ["a"]}),
+        ("q%5B%5D=a&q%5B%5D=&source=en", {"q": ["a", ""], "source": "en"}),
+        ("q[0]=a&q[1]=b&q[2]=c", {"q": ["a", "b", "c"]}),
+        ("q=a+b%0A&source=", {"q": "a b\n", "source": ""}),
+        ("q=[]", {"q": "[]"}),
+        ("", {}),
+    ],
+)
+def test_fields_that_come_several_times_are_lists(body, fields):
+    for kind in (FORM, "", "text/plain"):
+        assert read_fields(kind, body.encode()) == fields
+
+
+def parts(*fields):
+    head = '--XyZ\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    return ("".join(head.format(*field) for field in fields) + "--XyZ--\r\n").encode()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_way_to_send_a_text_keeps_it_as_it_is(text):
+    from urllib.parse import urlencode
+
+    expected = {"q": [text, text], "target": "de"}
+    pairs = [("q", text), ("q", text), ("target", "de")]
+    assert read_fields("application/json", json.dumps(expected).encode()) == expected
+    assert read_fields(FORM, urlencode(pairs).encode()) == expected
+    assert read_fields("multipart/form-data; boundary=XyZ", parts(*pairs)) == expected
+
+
+@pytest.mark.parametrize(
+    "kind, body, error, sentence",
+    [
+        ("multipart/form-data", parts(("q", "a")), UserError, "does not name the boundary"),
+        ("multipart/form-data; boundary=XyZ", b"q=a", UserError, "has no parts"),
+        ("multipart/form-data; boundary=XyZ", b"--XyZ\r\n\r\nx\r\n--XyZ--", UserError, "no name"),
+        ("multipart/form-data; boundary=XyZ", parts(("q", "a")).replace(b"a\r", b"\xff\r"),
+         UserError, "not UTF-8"),
+        (FORM, b"q=%ff", UserError, "not UTF-8"),
+        ("application/xml", b"<q/>", RefusedError, "send application/json"),
+    ],
+)  # fmt: skip
+def test_what_has_no_fields_is_refused(kind, body, error, sentence):
+    with pytest.raises(error, match=sentence):
+        read_fields(kind, body)

@@ -1,0 +1,475 @@
+"""A real server, asked by its clients, by people with mistakes, and by who wants it to fail."""
+
+import asyncio
+import json
+import os
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.config import DataConfig, GenerateConfig
+from transformer.data.tokenizer import train_tokenizer
+from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.alignment import word_attention
+from transformer.decoding.fill_mask import classify, fill_mask
+from transformer.decoding.generator import continuations, make_generator
+from transformer.decoding.translator import Hypothesis, hypotheses, make_translator, translate
+from transformer.serving.interface import Interface
+from transformer.serving.limits import Limits
+from transformer.serving.service import make_service
+
+HOSTILE = int(os.environ.get("HOSTILE", 100))
+SENTENCES = ["the cat sees a dog", "a dog sees the cat", "the garden .", "in the garden a cat"]
+
+
+@pytest.fixture(scope="module")
+def translator(models):
+    return make_translator(*models["translator"])
+
+
+def asking(text, **others):
+    return {"q": text, "source": "en", "target": "de"} | others
+
+
+def test_translations_are_those_of_the_translator(client, translator):
+    expected = translate(translator, SENTENCES)
+    for text, translation in zip(SENTENCES, expected):
+        assert client.post("/translate", asking(text)) == (200, {"translatedText": translation})
+    assert client.post("/translate", asking(SENTENCES)) == (200, {"translatedText": expected})
+
+
+def test_lines_are_translated_one_by_one_and_all_between_them_stays(client, translator):
+    first, second = SENTENCES[:2]
+    by_text = dict(zip(SENTENCES, translate(translator, SENTENCES)))
+    texts = [
+        "", "\n", " ", " \n\t\n", f"{first}\n", f"\n{first}\r\n\r\n", f"  {first} \n \t{second}",
+        *(f"{first}{end}{second}{end}" for end in ("\n\n", "\r\n", "\r", *"\v\f\x85\u2028\u2029")),
+        f"\u3000{first}\u00a0\u2028",
+    ]  # fmt: skip
+    expected = [text.replace(first, by_text[first]) for text in texts]
+    expected = [text.replace(second, by_text[second]) for text in expected]
+    for text, translation in zip(texts, expected):
+        assert client.post("/translate", asking(text))[1] == {"translatedText": translation}
+    assert client.post("/translate", asking(texts[:5]))[1] == {"translatedText": expected[:5]}
+    _, answer = client.post("/translate", asking(f" {first}\n", alternatives=1))
+    [found] = hypotheses(translator, [first], 2)
+    assert answer["alternatives"] == [f" {found[1].text}\n"]
+
+
+def test_alternatives_are_the_next_best_as_far_as_the_beam_reaches(client, translator):
+    [found] = hypotheses(translator, SENTENCES[:1], 4)
+    texts = [one.text for one in found]
+    for wanted, expected in ((0, None), (2, texts[1:3]), ("2", texts[1:3]), (99, texts[1:])):
+        _, answer = client.post("/translate", asking(SENTENCES[0], alternatives=wanted))
+        assert answer["translatedText"] == texts[0] and answer.get("alternatives") == expected
+    _, answer = client.post("/translate", asking(SENTENCES[:2], alternatives=1))
+    assert len(answer["alternatives"]) == 2 and answer["alternatives"][0] == texts[1:2]
+
+
+def test_a_form_is_as_good_as_json(client, translator):
+    expected = translate(translator, SENTENCES[:2])
+    one, two = (text.replace(" ", "+") for text in SENTENCES[:2])
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    others = "source=en&target=de&api_key=none&format="
+    for headers in (form, {}, {"Content-Type": "text/plain"}):
+        for body, translated in [
+            (f"q={one}&{others}", expected[0]),
+            (f"q={one}&q={two}&{others}", expected),
+            (f"q[]={one}&{others}", expected[:1]),
+            (json.dumps(asking(SENTENCES[:2])), expected),
+        ]:
+            status, _, answer = client.raw("POST", "/translate", body, headers)
+            assert (status, json.loads(answer)) == (200, {"translatedText": translated})
+    unset = asking(SENTENCES[0], format=None, alternatives=None)
+    assert client.post("/translate", unset) == (200, {"translatedText": expected[0]})
+
+
+def test_auto_is_the_only_language_there_is_and_claims_no_more(client):
+    _, answer = client.post("/translate", asking(SENTENCES[0], source="auto"))
+    assert answer["detectedLanguage"] == {"language": "en", "confidence": 0}
+    assert client.post("/detect", {"q": "a"}) == (200, [{"confidence": 0, "language": "en"}])
+
+
+def test_the_language_of_a_text_is_detected_as_far_as_vocabularies_tell(serving, served):
+    translator, *others = served
+
+    def speaking(language, text):
+        pieces = train_tokenizer([text] * 3, "word", 13)
+        data = replace(translator.config.data, source=language)
+        config = replace(translator.config, data=data)
+        vocabularies = translator.tokenizers._replace(source=pieces)
+        return replace(translator, name=language, config=config, tokenizers=vocabularies)
+
+    french = speaking("fr", "le chat voit un chien dans le jardin . un chien voit le chat .")
+    italian = speaking("it", "the cat sees a dog in the garden . a dog sees the cat .")  # the same
+    with serving([translator, french, *others]) as client:
+        _, found = client.post("/detect", {"q": "un chat dans le jardin"})
+        assert [one["language"] for one in found] == ["fr", "en"] and found[0]["confidence"] > 90
+        for text, language in (("the cat\n", "en"), ("le chat", "fr"), (["un", "chien"], "fr")):
+            _, answer = client.post("/translate", asking(text, source="auto"))
+            detected = answer["detectedLanguage"]
+            detected = detected[0] if isinstance(text, list) else detected
+            assert detected["language"] == language and detected["confidence"] > 90
+    with serving([translator, italian]) as client:
+        status, answer = client.post("/translate", asking("the cat", source="auto"))
+        assert status == 400 and "'source' cannot be told: name it, en or it" in answer["error"]
+    with serving(others) as client:
+        assert client.post("/detect", {"q": "the cat"}) == (200, [])
+
+
+def test_languages_runs_and_health(client, served):
+    assert client.get("/health") == (200, {"status": "ok"})
+    english = {"code": "en", "name": "English", "targets": ["de"]}
+    german = {"code": "de", "name": "German", "targets": []}
+    assert client.get("/languages") == (200, [english, german])
+    _, runs = client.get("/runs")
+    assert [(run["name"], run["kind"]) for run in runs] == [(run.name, run.kind) for run in served]
+
+
+def test_any_spelling_of_a_language_finds_its_run(client):
+    asked = asking(SENTENCES[0])
+    answer = client.post("/translate", asked)
+    for spelled in (
+        {"source": "eng", "target": "deu_Latn"},
+        {"source": "en-GB", "target": "de-AT"},
+    ):
+        assert client.post("/translate", asked | spelled) == answer
+    for other in ({"target": "fr"}, {"source": "xx"}, {"target": 5}, {"target": ""}):
+        status, said = client.post("/translate", asked | other)
+        assert status == 400 and "en to de" in said["error"]
+
+
+def test_runs_of_one_language_in_several_regions_are_told_apart(models):
+    config, params, tokenizers = models["translator"]
+    runs = []
+    for code in ("por", "pt_BR", "zho_Hant", "xx"):
+        there = replace(config, data=DataConfig(source="en", target=code))
+        runs.append(make_service(code, there, "last", params, tokenizers))
+    interface = Interface(runs, Limits())
+    for target, name in {
+        "pt-BR": "pt_BR", "pt": "por", "pt-PT": "por", "zh-TW": "zho_Hant", "xx": "xx",
+    }.items():  # fmt: skip
+        assert interface._detected(target, "a")["language"] == "en"
+        assert interface._translator("en", target)[0].name == name
+    [english, *others] = json.loads(asyncio.run(interface.languages(None)).body)
+    assert english["targets"] == ["pt", "pt-BR", "xx", "zh-Hant"]
+    assert [one["name"] for one in others] == [
+        "Portuguese", "Portuguese (BR)", "Chinese (Hant)", "xx",
+    ]  # fmt: skip
+
+
+def test_the_page_is_told_all_of_a_translation(client, translator):
+    asked = {"run": "translator", "text": SENTENCES[0], "nbest": 3, "attention": True}
+    _, found = client.post("/answer", asked)
+    [answer] = found["answers"]
+    [expected] = hypotheses(translator, SENTENCES[:1], 3)
+    assert [one["text"] for one in answer["nbest"]] == [one.text for one in expected]
+    assert answer["nbest"][1]["score"] == pytest.approx(expected[1].score, abs=1e-4)
+    [[part]] = word_attention(translator, SENTENCES[:1], [expected[0].tokens])
+    assert answer["attention"][0]["target"] == part.target == expected[0].text.split()
+    assert answer["attention"][0]["source"] == SENTENCES[0].split()
+    assert answer["attention"][0]["weights"] == part.weights.round(3).tolist()
+
+
+def test_the_other_kinds_answer_as_their_functions_do(client, models):
+    config, *rest = models["language model"]
+    wanted = GenerateConfig(samples=2, max_tokens=5, seed=3)
+    [expected] = continuations(make_generator(config, wanted, *rest), ["the cat"])
+    asked = {"run": "language model", "text": "the cat", "samples": 2, "max_tokens": 5, "seed": 3}
+    [answer] = client.post("/answer", asked)[1]["answers"]
+    assert [one["text"] for one in answer["continuations"]] == [one.text for one in expected]
+
+    [[blank]] = fill_mask(*models["masked model"], ["the __ sees"], 2)
+    asked = {"run": "masked model", "text": "the __ sees", "words": 2}
+    [answer] = client.post("/answer", asked)[1]["answers"]
+    assert [one["word"] for one in answer["blanks"][0]] == [one.word for one in blank]
+
+    [guesses] = classify(*models["classifier"], ["the cat"], 5)
+    [answer] = client.post("/answer", {"run": "classifier", "text": "the cat"})[1]["answers"]
+    assert [one["word"] for one in answer["classes"]] == [one.word for one in guesses]
+
+
+def test_what_is_drawn_for_a_text_does_not_depend_on_who_else_asks(client):
+    asked = {"run": "language model", "text": "the cat", "max_tokens": 6}
+    alone = client.post("/answer", asked)
+    with ThreadPoolExecutor(8) as pool:
+        others = [asked | {"text": text} for text in ["a dog", "the cat", "in the garden"] * 4]
+        found = [*pool.map(lambda one: client.post("/answer", one), others)]
+    assert all(one == alone for one, of in zip(found, others) if of["text"] == "the cat")
+
+
+def test_many_at_once_get_each_their_own_answer(client, translator):
+    words = ["the", "cat", "sees", "a", "dog", "in", "garden"]
+    texts = [f"{a} {b} {c}" for a in words for b in words for c in words[:2]]
+    expected = translate(translator, texts)
+    with ThreadPoolExecutor(16) as pool:
+        found = [*pool.map(lambda text: client.post("/translate", asking(text)), texts)]
+    assert found == [(200, {"translatedText": text}) for text in expected]
+
+
+def test_target_chooses_the_tag_of_every_line(serving, models, tagged, random_params, monkeypatch):
+    config, _, (pieces, _) = models["translator"]
+    source = tagged(pieces, ">>deu<<", ">>fra<<")
+    size = source.vocab_size
+    config = replace(
+        config, model=replace(config.model, source_vocab_size=size, target_vocab_size=size)
+    )
+    run = make_service(
+        "many", config, "last", random_params(config.model), Tokenizers(source, source)
+    )
+    # What the translator is given comes back.
+    echo = lambda _, texts, count: [[Hypothesis(text, 0.0, 0.0, ())] for text in texts]  # noqa: E731
+    monkeypatch.setattr("transformer.serving.service.hypotheses", echo)
+    with serving([run]) as client:
+        [english, *others] = client.get("/languages")[1]
+        assert english["targets"] == ["de", "fr"]
+        assert [(one["code"], one["targets"]) for one in others] == [("de", []), ("fr", [])]
+        for asked, given in [
+            ("a dog\n\nthe cat", ">>fra<<a dog\n\n>>fra<<the cat"),
+            (">>fra<< a dog\nthe cat", ">>fra<< a dog\n>>fra<<the cat"),
+            ("\n >>fra<<a\n>>pt<< b", "\n >>fra<<a\n>>fra<<>>pt<< b"),
+            (["a", ">>Good day<< b", ""], [">>fra<<a", ">>fra<<>>Good day<< b", ""]),
+        ]:
+            for target in ("fra", "fr"):
+                _, answer = client.post("/translate", asking(asked, target=target))
+                assert answer == {"translatedText": given}
+        text = "\n>>deu<<a dog\n\nthe\n>>fra<<cat\nsees"
+        answers = client.post("/answer", {"text": text})[1]["answers"]
+        given = ["", ">>deu<<a dog", "", ">>deu<<the", ">>fra<<cat", ">>fra<<sees"]
+        assert [one["translation"] for one in answers] == given
+        for path, values, sentence in [
+            ("/translate", asking("a dog", target="pt"), "en to de, en to fr"),
+            ("/translate", asking(">>fra<< a", target="deu"), "asks for >>deu<<, and a text"),
+            ("/translate", asking("a\n>>fra<< a", target="deu"), "begins with >>fra<<"),
+            ("/translate", asking("a b " * 10, target="deu"), "a sentence of 21 tokens"),
+            ("/answer", {"text": "a dog"}, "begin the text with a target tag: it has >>deu<<"),
+            ("/answer", {"text": ">>ita<< a dog"}, ">>ita<< is not a target tag of this model"),
+            ("/answer", {"text": "a\n>>deu<< a"}, "begin the text with a target tag"),
+        ]:
+            status, answer = client.post(path, values)
+            assert status == 400 and sentence in answer["error"]
+
+
+LONG = "the cat sees a dog " * 5
+JSON = {"Content-Type": "application/json"}
+MISTAKES = [
+    ("/translate", {}, 400, "'source' and 'target' must be one of: en to de"),
+    ("/translate", asking("a", target="fr"), 400, "must be one of: en to de"),
+    ("/translate", asking("a", target=["de"]), 400, "must be one of: en to de"),
+    ("/translate", asking("a", source="auto", target="en"), 400, "must be one of: en to de"),
+    ("/translate", {"source": "en", "target": "de"}, 400, "must be a text"),
+    ("/translate", asking(None), 400, "must be a text"),
+    ("/translate", asking(7), 400, "must be a text"),
+    ("/translate", asking([]), 400, "must be a text"),
+    ("/translate", asking(["a", 7]), 400, "must be a text"),
+    ("/translate", asking("a", format="html"), 400, "'format' must be text"),
+    ("/translate", asking("a", alternatives=-1), 400, "'alternatives' must be a whole number"),
+    ("/translate", asking("a", alternatives=1.5), 400, "'alternatives' must be a whole number"),
+    ("/translate", asking("a", alternatives=True), 400, "'alternatives' must be a whole number"),
+    ("/translate", asking("a" * 201), 413, "201 characters: 200 may be asked"),
+    ("/translate", asking(["a" * 100] * 3), 413, "300 characters: 200 may be asked"),
+    ("/translate", asking("a\n" * 7), 413, "7 lines: 6 may be asked"),
+    ("/translate", asking([""] * 7), 413, "7 lines: 6 may be asked"),
+    ("/translate", asking(LONG), 400, "a sentence of 25 tokens is too long: 20 are read"),
+    ("/translate", asking("\ud83d"), 400, "half a character"),
+    ("/answer", {"text": "a"}, 400, "'run' must be one of: translator, language model"),
+    ("/answer", {"run": ["translator"], "text": "a"}, 400, "'run' must be one of"),
+    ("/answer", {"run": "translator"}, 400, "must be a text"),
+    ("/answer", {"run": "translator", "text": "a", "nbest": 5}, 400, "nbest must be at most 4"),
+    ("/answer", {"run": "translator", "text": "a", "nbest": "4"}, 400, "must be of type int"),
+    ("/answer", {"run": "translator", "text": "a", "words": 4}, 400, "'words' cannot be set"),
+    ("/answer", {"run": "classifier", "text": "a", "words": 0}, 400, "words (0)"),
+    ("/answer", {"run": "masked model", "text": LONG}, 400, "a text of 25 tokens is too long"),
+    ("/answer", {"run": "masked model", "text": "__" + " a__" * 12}, 400, "too long: 20 are read"),
+    ("/answer", {"run": "classifier", "text": "a", "words": "b" * 150}, 400, "must be of type int"),
+    ("/answer", {"run": "language model", "text": "a", "samples": 99}, 400, "at most 20"),
+    ("/answer", {"run": "language model", "text": "a", "max_tokens": 501}, 400, "at most 500"),
+    ("/answer", {"run": "language model", "text": "a", "temperature": -1}, 400, "temperature"),
+    ("/answer", {"run": "language model", "text": "a", "seed": 1e99}, 400, "seed"),
+]
+
+
+@pytest.mark.parametrize("path, values, status, sentence", MISTAKES)
+def test_a_mistake_gets_one_sentence(client, path, values, status, sentence):
+    found, answer = client.post(path, values)
+    assert (found, [*answer]) == (status, ["error"]) and sentence in answer["error"]
+
+
+RAW = [
+    ("POST", "/translate", b"{", JSON, 400, "is no JSON"),
+    ("POST", "/translate", b"", JSON, 400, "is no JSON"),
+    ("POST", "/translate", b"[" * 50_000, JSON, 413, "at most"),
+    ("POST", "/translate", b"[" * 5_000, JSON, 400, "nested too deeply"),
+    ("POST", "/translate", b'"a"', JSON, 400, "no JSON object"),
+    ("POST", "/translate", b'{"q": NaN}', JSON, 400, "NaN"),
+    ("POST", "/translate", b"\xff\xfe", JSON, 400, "is not UTF-8"),
+    ("POST", "/translate", b"q=%ff&source=en&target=de", {}, 400, "is not UTF-8"),
+    ("POST", "/translate", b"a" * 20_000, {}, 413, "at most 12,400 bytes"),
+    ("POST", "/translate", b"x", {"Content-Type": "multipart/form-data"}, 400, "has no parts"),
+    ("POST", "/translate", b"x", {"Content-Type": "text/xml"}, 415, "send application/json"),
+    ("POST", "/detect", b"{}", {}, 400, "must be a text"),
+    ("GET", "/detect", None, {}, 405, "Method Not Allowed"),
+    ("GET", "/translate", None, {}, 405, "Method Not Allowed"),
+    ("PUT", "/answer", b"{}", JSON, 405, "Method Not Allowed"),
+    ("GET", "/favicon.ico", None, {}, 404, "Not Found"),
+    ("GET", "/served.py", None, {}, 404, "Not Found"),
+    ("GET", "/../served.py", None, {}, 404, ""),
+    ("GET", "/%2e%2e/served.py", None, {}, 404, ""),
+    ("GET", "/..%2fserved.py", None, {}, 404, ""),
+    ("GET", "//etc/passwd", None, {}, 404, ""),
+    ("GET", "/page/page.html", None, {}, 404, ""),
+]
+
+
+@pytest.mark.parametrize("method, path, body, headers, status, sentence", RAW)
+def test_whatever_comes_gets_a_clear_answer(client, method, path, body, headers, status, sentence):
+    found, _, answer = client.raw(method, path, body, headers)
+    assert found == status and sentence in json.loads(answer)["error"]
+
+
+def test_only_the_files_of_the_page_are_reachable_and_they_run_no_others_code(client):
+    for path in ("/", "/page.html", "/page.js", "/attention.js", "/style.css"):
+        status, headers, body = client.raw("GET", path)
+        assert status == 200 and body
+        assert "default-src 'self'" in headers["Content-Security-Policy"]
+
+
+def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(client):
+    status, answer = client.get("/health", Host="evil.example")
+    assert status == 400 and "'evil.example': name it with --hosts" in answer["error"]
+    for name in ("localhost:5000", "127.0.0.1", "[::1]:5000"):
+        assert client.raw("GET", "/health", headers={"Host": name})[0] == 200, name
+
+
+def test_other_hosts_and_pages_elsewhere_may_ask_where_they_are_named(serving, served, client):
+    page, ask = {"Origin": "https://a.example"}, {"Access-Control-Request-Method": "POST"}
+    wants = page | ask | {"Access-Control-Request-Headers": "content-type"}
+    hosts, origins = ["localhost", "127.0.0.1", "*.b.example"], ["https://a.example"]
+    with serving(served[:1], hosts=hosts, origins=origins) as open_one:
+        assert open_one.get("/health", Host="x.b.example")[0] == 200
+        for headers, method in ((page, "GET"), (wants, "OPTIONS")):
+            status, found, _ = open_one.raw(method, "/languages", headers=headers)
+            assert status == 200 and found["Access-Control-Allow-Origin"] == "https://a.example"
+        status, found, body = open_one.raw(
+            "OPTIONS", "/translate", headers=wants | {"Origin": "https://b.example"}
+        )
+        assert status == 400 and "--origins" in json.loads(body)["error"]
+        status, found, _ = open_one.raw("POST", "/translate", "{", page)  # errors can be read too
+        assert status == 400 and found["Access-Control-Allow-Origin"] == "https://a.example"
+    status, found, body = client.raw("OPTIONS", "/translate", headers=wants)
+    assert status == 405 and "Access-Control-Allow-Origin" not in found and json.loads(body)
+
+
+@pytest.mark.parametrize("sent", [b"x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\n\n"])
+def test_what_is_no_http_gets_json_too(client, sent):
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+        connection.sendall(sent)
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400") and "Invalid HTTP" in json.loads(body)["error"]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost:/../../../../../../../../etc/hostname?",
+        "localhost:@x/../server.py?",
+        "localhost/../server.py#",
+        "127.0.0.1:80@127.0.0.1/../served.py?",
+    ],
+)
+def test_no_name_of_a_host_leads_to_another_file(client, host):
+    page = client.raw("GET", "/page.js")[2]
+    status, _, body = client.raw("GET", "/page.js", headers={"Host": host})
+    assert status == 400 or body == page
+
+
+def test_who_connects_and_does_not_ask_keeps_nobody_out(serving, served):
+    with serving(served[:1], Limits(connections=3, seconds=0.5)) as client:
+        address = ("127.0.0.1", client.port)
+        silent = [socket.create_connection(address) for _ in range(3)]
+        for one in silent[1:]:
+            one.sendall(b"GET /health HTTP/1.1\r\nHo")
+        time.sleep(0.1)
+        status, _, body = client.raw("GET", "/health")
+        assert status == 503 and "more than 3 connections" in json.loads(body)["error"]
+        time.sleep(0.8)
+        assert client.get("/health")[0] == 200
+        for one in silent:
+            assert one.recv(1) == b""  # closed
+            one.close()
+
+
+def test_those_who_leave_are_not_answered(serving, served):
+    translator, asked = served[0], []
+
+    def slow(texts, options):
+        asked.append(len(texts))
+        time.sleep(1.5)
+        return translator.answer(texts, options)
+
+    body = json.dumps(asking("\n".join(SENTENCES))).encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with serving([replace(translator, answer=slow)]) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/translate", asking("a"))
+        while not asked:
+            time.sleep(0.01)
+        with socket.create_connection(("127.0.0.1", client.port)) as gone:
+            gone.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            time.sleep(0.2)
+        assert first.result()[0] == 200
+        assert client.post("/translate", asking("a"))[0] == 200
+        assert asked == [1, 1]
+
+
+def test_what_waits_too_long_or_is_too_much_is_told_so(serving, served):
+    with serving(served[:1], Limits(waiting=2)) as client:
+        status, answer = client.post("/translate", asking("a\nb\nc"))
+        assert status == 503 and "ask again" in answer["error"]
+        assert client.post("/translate", asking("a\nb"))[0] == 200
+    with serving(served[:1], Limits(seconds=0.2)) as client:
+        status, _, answer = client.raw("POST", "/translate", slow_body(), JSON)
+        assert status == 408 and "0.2 s" in json.loads(answer)["error"]
+        assert client.post("/translate", asking("a"))[0] == 200
+
+
+def slow_body():
+    yield b'{"q": "a", '
+    time.sleep(0.5)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=5,
+)
+names = st.sampled_from(["q", "text", "run", "source", "target", "nbest", "words", "seed", "top_p"])
+likely = st.sampled_from(["en", "de", "auto", "translator", "language model", "the __ cat", 1, 0])
+requests = st.dictionaries(names, likely | anything, max_size=6)
+bodies = st.binary(max_size=300) | requests.map(lambda values: json.dumps(values).encode())
+ASKED = {
+    "/translate": asking("the cat sees a dog"),
+    "/answer": {"run": "masked model", "text": "the __"},
+}
+
+
+@settings(max_examples=HOSTILE)
+@given(
+    st.sampled_from(sorted(ASKED)),
+    bodies,
+    st.sampled_from(["application/json", "application/x-www-form-urlencoded", "text/plain", ""]),
+)
+def test_nothing_that_is_sent_makes_it_fail(client, path, body, kind):
+    status, _, answer = client.raw("POST", path, body, {"Content-Type": kind})
+    assert status in (200, 400, 413, 415)
+    assert (status == 200) != ("error" in json.loads(answer))
+
+
+def test_it_answers_as_before_after_all_that(client, translator):
+    [expected] = translate(translator, SENTENCES[:1])
+    assert client.post("/translate", ASKED["/translate"])[1] == {"translatedText": expected}

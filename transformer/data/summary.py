@@ -1,0 +1,136 @@
+"""What is odd about a prepared corpus, at a glance: from the token ids, as training begins."""
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Integer, UInt64
+
+from transformer.config import DataConfig
+from transformer.data.alignment import alignment_warning
+from transformer.data.partitions import hash_partitions, slices
+from transformer.data.processing import processing_of
+from transformer.data.token_store import TokenPairs
+from transformer.model.batch import UNK
+
+EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
+    "with an empty side",
+    "longer than data.max_length",
+    "that repeat an earlier one",
+    "with equal sides",
+    "whose source has no target tag of the vocabulary",
+)
+"""What is counted of pairs."""
+
+SAMPLE = 2_000
+"""Pairs that are looked at as text."""
+
+NOTICEABLE = 0.1
+"""Share of them above which it is said that another tool has cut or escaped them."""
+
+MOST_ALIGNED = 1_000_000
+"""Pairs whose lengths are compared."""
+
+
+def data_summary(
+    data: DataConfig,
+    pairs: TokenPairs,
+    held_out: TokenPairs,
+    tags: Collection[int] = (),
+    sample: Sequence[tuple[str, str]] = (),
+) -> str:
+    """One line that names what was found; examine() of the doctor says more, from the text. `tags`
+    are the tokens that a source should begin with, if the vocabulary has any; `sample` is the text
+    of some of the pairs."""
+    found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
+    if len(data.sides) == 2:
+        warning = alignment_warning(*pairs.lengths(slice(0, MOST_ALIGNED)))
+        found += [warning] * bool(warning)
+    return f"first look  {'; '.join(found) or 'nothing odd'} (--doctor looks closer)"
+
+
+def _findings(
+    data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int]
+) -> Iterator[str]:
+    counts: Counter[str] = Counter()
+    validation = np.concatenate([_hashes(held_out, part)[2] for part in slices(len(held_out))])
+    overlap = 0
+    for these in hash_partitions(_examined(data, pairs, tags, counts), np.uint64, len(pairs)):
+        known = np.unique(these)
+        counts[REPEATED] += len(these) - len(known)
+        overlap += int(np.isin(validation, known).sum())
+    noun = "pairs" if len(data.sides) == 2 else "texts"
+    for name in (EMPTY, LONG, REPEATED, EQUAL, UNTAGGED):
+        if counts[name]:
+            limit = f" ({data.max_length})" * (name == LONG)
+            yield f"{noun} {name}{limit}: {counts[name]:,}"
+    if overlap:
+        yield f"validation {noun} that are in training too: {overlap:,} of {len(validation):,}"
+    for side in data.sides:
+        if counts[side]:
+            yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, f'{side}_ids')):.3%}"
+
+
+def sample_of(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The first of the pairs, as many as are looked at as text."""
+    return list(itertools.islice(pairs, SAMPLE))
+
+
+def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:
+    counts = Counter(mark for pair in sample for mark in set().union(*map(processing_of, pair)))
+    for mark, count in counts.items():
+        if count > len(sample) * NOTICEABLE:
+            yield f"text that seems to be {mark}: {count:,} of the first {len(sample):,} lines"
+
+
+def _examined(
+    data: DataConfig, pairs: TokenPairs, tags: Collection[int], counts: Counter[str]
+) -> Iterator[UInt64[np.ndarray, "N"]]:
+    """The hashes of the pairs, part by part; what is odd in each part, and unknown tokens of each
+    side, are added to `counts`."""
+    comparable = len(data.sides) == 2 and data.shared_vocabulary
+    for part in slices(len(pairs)):
+        lengths = dict(zip(("source", "target"), pairs.lengths(part)))
+        empty = np.any([lengths[side] <= 1 for side in data.sides], axis=0)
+        long = np.any([lengths[side] > data.max_length for side in data.sides], axis=0)
+        source, target, whole = _hashes(pairs, part)
+        counts[EMPTY] += int(empty.sum())
+        counts[LONG] += int(long.sum())
+        counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
+        if tags:
+            first = pairs.source_ids[pairs.source_offsets[part]]
+            counts[UNTAGGED] += int((~np.isin(first, list(tags)) & ~empty).sum())
+        for side in data.sides:
+            ids, offsets = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_offsets")
+            counts[side] += int((ids[offsets[part.start] : offsets[part.stop]] == UNK).sum())
+        yield whole
+
+
+def _hashes(
+    pairs: TokenPairs, part: slice
+) -> tuple[UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"]]:
+    """Of each source, each target and each pair of a part; equal ones have equal hashes, and of
+    others two in 2^64."""
+    edges = slice(part.start, part.stop + 1)
+    source = _row_hashes(pairs.source_ids, pairs.source_offsets[edges])
+    target = _row_hashes(pairs.target_ids, pairs.target_offsets[edges])
+    return source, target, source * np.uint64(0x9E3779B97F4A7C15) + target
+
+
+def _row_hashes(
+    ids: Integer[np.ndarray, "T"], edges: Integer[np.ndarray, "N1"]
+) -> UInt64[np.ndarray, "N"]:
+    """A number drawn for each token, times one drawn for its place, summed modulo 2^64."""
+    row, lengths = ids[edges[0] : edges[-1]], np.diff(edges)
+    of_token = _drawn(0, int(row.max(initial=0)) + 1)
+    of_place = _drawn(1, int(lengths.max(initial=0)))
+    place = np.arange(edges[0], edges[-1]) - np.repeat(edges[:-1], lengths)
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(of_token[row] * of_place[place])])
+    ends = edges - edges[0]
+    return sums[ends[1:]] - sums[ends[:-1]]
+
+
+def _drawn(seed: int, count: int) -> UInt64[np.ndarray, "N"]:
+    """Odd numbers; more of them begin with the same."""
+    return np.random.default_rng(seed).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
