@@ -6,8 +6,8 @@
     to-argos          the same as packages of Argos Translate and LibreTranslate
     to-safetensors    the weights of a run, for anything to read; from-safetensors: back
 
-What is made is made whole or not at all. Nothing that is read is executed. A command that was ended
-by force (kill -9) may leave a hidden folder, .NAME-..., which can be deleted.
+Output is written atomically. Nothing that is read is executed. A command that was killed (kill -9)
+may leave a hidden folder .NAME-... or a file NAME.tmp, which can be deleted.
 """
 
 import signal
@@ -54,10 +54,9 @@ def main(words: list[str]) -> None:
 def from_marian(command: FromMarian) -> None:
     from transformer.data.tags import known_tags
     from transformer.interchange.marian import read_marian
-    from transformer.interchange.model import save_run
-    from transformer.interchange.weights import atomic_directory
+    from transformer.interchange.model import new_output, save_run
 
-    with atomic_directory(command.run) as folder:
+    with new_output(command.run) as folder:
         model = read_marian(command.folder, command.source, command.target)
         save_run(folder, model)
     data, tags = model.config.data, model.tokenizers.source.tags
@@ -75,12 +74,11 @@ def to_marian(command: ToMarian) -> None:
 
     from transformer.interchange.card import model_card
     from transformer.interchange.marian import write_marian
-    from transformer.interchange.model import load_translator
-    from transformer.interchange.weights import atomic_directory
+    from transformer.interchange.model import load_translator, new_output
     from transformer.runs.folder import load_run_config
 
     config = dataclasses.replace(load_run_config(command.run), decode=command.decode)
-    with atomic_directory(command.folder) as folder:
+    with new_output(command.folder) as folder:
         model = load_translator(command.run, command.checkpoint, config)
         card = model_card(command.run, config, model.tokenizers.source.tags)
         write_marian(folder, model, card)
@@ -91,10 +89,10 @@ def to_ctranslate2(command: ToCTranslate2) -> None:
     from transformer.interchange.comparison import compare, read_sample
     from transformer.interchange.ctranslate2 import not_carried, require, save_translator
     from transformer.interchange.marian import load_any
-    from transformer.interchange.weights import atomic_directory
+    from transformer.interchange.model import new_output
 
     require()
-    with atomic_directory(command.folder) as folder:
+    with new_output(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
         tag = chosen_tag(model, command.target)
         save_translator(model, folder, command.quantization, tag)
@@ -132,20 +130,18 @@ def chosen_tag(model, language: str) -> str:
 
 
 def to_safetensors(command: ToSafetensors) -> None:
-    from transformer.interchange.model import save_plain
-    from transformer.interchange.weights import atomic_directory
+    from transformer.interchange.model import new_output, save_plain
     from transformer.runs.load import load_run
 
-    with atomic_directory(command.folder) as folder:
+    with new_output(command.folder) as folder:
         save_plain(folder, load_run(command.run, command.checkpoint))
     print(f"{command.folder}: model.safetensors, config.json and tokenizer")
 
 
 def from_safetensors(command: FromSafetensors) -> None:
-    from transformer.interchange.model import load_plain, save_run
-    from transformer.interchange.weights import atomic_directory
+    from transformer.interchange.model import load_plain, new_output, save_run
 
-    with atomic_directory(command.run) as folder:
+    with new_output(command.run) as folder:
         save_run(folder, load_plain(command.folder))
     print(f"{command.run}: a run again, of which {command.folder} was made")
 

@@ -1,4 +1,4 @@
-"""Imports run one way (docs/design.md, section 1), and no file is long."""
+"""Imports run one way (docs/design.md, section 1), and few files use private names of libraries."""
 
 import ast
 import sys
@@ -74,11 +74,10 @@ ALLOWED = {
         "transformer.data.batching",
     },
     "transformer.evaluation": EVERYWHERE
-    | {"transformer.machine.disk", "transformer.data.languages"},
+    | {"transformer.machine.files", "transformer.data.languages"},
     "transformer.runs": EVERYWHERE
     | {
-        "transformer.machine.disk",
-        "transformer.machine.locks",
+        "transformer.machine.files",
         "transformer.model.params",
         "transformer.model.batch",
         "transformer.training.step",
@@ -97,6 +96,7 @@ ALLOWED = {
         "transformer.decoding",
         "transformer.evaluation",
         "transformer.runs",
+        "transformer.machine.files",
     },
     "transformer.viewing": EVERYWHERE
     | {
@@ -198,3 +198,38 @@ def test_outside_of_training_only_what_keeps_its_state_uses_it():
 def test_nothing_imports_the_commands():
     for name, imported in GRAPH.items():
         assert not {path.stem for path in COMMANDS} & imported, name
+
+
+PRIVATE = {
+    "transformer.machine.jax_internals",
+    "transformer.runs.checkpoint_files",  # Orbax
+    "transformer.data.tfds_corpus",
+    "transformer.data.tfds_downloads",
+}
+"""Files that use names of a library with an underscore: they say why, and with which version."""
+OF_TUPLES = {"_replace", "_asdict", "_fields", "_make", "_exit"}
+"""Names that are public in spite of it: of named tuples, and os._exit."""
+
+
+def private_names(path):
+    """Private names of libraries: imported, attributes, or inherited from a library's class."""
+    found, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    ours = [node for node in classes if not any(isinstance(b, ast.Attribute) for b in node.bases)]
+    own = {id(node) for kind in ours for node in ast.walk(kind)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [getattr(node, "module", ""), *(alias.name for alias in node.names)]
+            found |= {part for name in names for part in name.split(".")}
+        elif isinstance(node, ast.Attribute):
+            on_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if not (on_self and id(node) in own):
+                found.add(node.attr)
+    return {name for name in found - OF_TUPLES if name[0] == "_" and name[:2] != "__"}
+
+
+def test_private_names_of_libraries_are_used_in_one_file_for_each():
+    users = {module_name(path) for path in PACKAGE + COMMANDS if private_names(path)}
+    assert users <= PRIVATE
+    assert private_names(ROOT / "transformer/machine/jax_internals.py") == {"_src"}
+    assert private_names(ROOT / "transformer/runs/checkpoint_files.py") == {"_final_path"}

@@ -102,11 +102,11 @@ def test_half_made_files_are_cleared_away(config, corpus, tmp_path):
         "train.py", config, "--run", tmp_path / "run", *corpus,
         env=os.environ | {"XDG_CACHE_HOME": str(cache)},
     )  # fmt: skip
-    wait_until(lambda: bool(list(cache.rglob("unfinished-*"))), process)
+    wait_until(lambda: bool(list(cache.rglob(".tokens-*"))), process)
     process.send_signal(signal.SIGINT)
     assert process.communicate() == ("", "")
     assert process.returncode == 130
-    assert not list(cache.rglob("unfinished-*"))
+    assert not list(cache.rglob(".tokens-*"))
 
 
 def test_in_the_middle_of_translating(undisturbed):

@@ -148,7 +148,7 @@ def test_a_process_that_lives_and_does_not_go_on_is_named(config, tmp_path):
     for (_, errors), process in zip(said, both):
         sentence = errors.splitlines()[-1]
         assert process.returncode == 3
-        assert "no process has come further for 20 s (--stall-timeout)" in sentence
+        assert "no process has made progress for 20 s (--stall-timeout)" in sentence
         assert re.search(r"process 0 at update (8|9|1[0-9]); process 1 at update 7; see", sentence)
         assert "start the same command again" in sentence
 

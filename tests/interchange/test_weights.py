@@ -16,12 +16,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 from transformer.errors import UserError
-from transformer.interchange.weights import (
-    atomic_directory,
-    load_weights,
-    open_weights,
-    save_weights,
-)
+from transformer.interchange.model import new_output
+from transformer.interchange.weights import load_weights, open_weights, save_weights
 
 
 def test_safetensors_hold_every_parameter_by_its_name(small_model, random_params, tmp_path):
@@ -244,18 +240,18 @@ def test_a_header_that_claims_much_takes_no_memory(tmp_path):
         open_weights(path)
 
 
-def test_a_folder_is_made_whole_or_not_at_all(tmp_path):
+def test_output_is_made_whole_or_leaves_nothing(tmp_path):
     def fail_half_way():
-        with atomic_directory(tmp_path / "deep" / "new") as folder:
+        with new_output(tmp_path / "deep" / "new") as folder:
             (folder / "half").write_text("x")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail_half_way()
     assert list(tmp_path.iterdir()) == []
-    with atomic_directory(tmp_path / "new") as folder:
+    with new_output(tmp_path / "new") as folder:
         (folder / "file").write_text("x")
     assert (tmp_path / "new" / "file").read_text() == "x"
-    with pytest.raises(UserError, match="exists"), atomic_directory(tmp_path / "new"):
+    with pytest.raises(UserError, match="exists"), new_output(tmp_path / "new"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["new"]

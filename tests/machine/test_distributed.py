@@ -1,12 +1,12 @@
 """Processes in one: what needs no second one. The others are in tests/commands."""
 
-import json
 import time
 
 import pytest
 
 from transformer.errors import UserError
 from transformer.machine import distributed
+from transformer.machine.distributed import Heartbeat
 
 
 def test_one_process_agrees_with_itself_at_once():
@@ -16,29 +16,29 @@ def test_one_process_agrees_with_itself_at_once():
     distributed.assert_equal("settings", {"steps": 3})
 
 
-class Table:
-    """The words that processes share, without processes."""
+class Store:
+    """The store that processes share, without processes."""
 
     def __init__(self):
-        self.words = {}
+        self.texts = {}
 
-    def key_value_set(self, key, word, allow_overwrite=False):
-        self.words[key] = word
+    def key_value_set(self, key, text, allow_overwrite=False):
+        self.texts[key] = text
 
     def key_value_dir_get(self, folder):
-        return [item for item in self.words.items() if item[0].startswith(folder + "/")]
+        return [item for item in self.texts.items() if item[0].startswith(folder + "/")]
 
 
 @pytest.fixture
 def be(monkeypatch):
-    """Makes this process one of two that share a table."""
-    table = Table()
-    monkeypatch.setattr(distributed, "service", lambda: table)
+    """Makes this process one of two that share a store."""
+    store = Store()
+    monkeypatch.setattr(distributed, "store", lambda: store)
     monkeypatch.setattr(distributed, "count", lambda: 2)
     monkeypatch.setattr(distributed, "barrier", lambda what: None)
 
     def be(number):
-        monkeypatch.setattr(distributed.distributed.global_state, "process_id", number)
+        monkeypatch.setattr(distributed.process, "process_id", number)
 
     return be
 
@@ -74,44 +74,39 @@ def watch(monkeypatch):
     """That of the first of four processes; its threads do not run."""
     monkeypatch.setattr(distributed, "count", lambda: 4)
     monkeypatch.setattr(distributed.threading.Thread, "start", lambda self: None)
-    monkeypatch.setattr(distributed.distributed.global_state, "process_id", 0)
+    monkeypatch.setattr(distributed.process, "process_id", 0)
     return distributed.Watch(patience=10, stall=30)
 
 
-def word(beat, name):
-    """What stands in the table of a process that has said where it is `beat` times."""
-    return json.dumps([beat, beat, name])
-
-
-def test_who_is_silent_is_named_and_a_silent_first_process_hides_the_others(watch):
-    watch._hear(1, word(1, "update 12"))
+def test_silent_processes_are_named_and_a_silent_first_process_hides_the_others(watch):
+    watch._receive(1, Heartbeat(1, 1, "update 12"))
     watch.silence = {0: 3.0, 1: 9.0, 2: 3.0, 3: 9.0}
-    assert watch._missing() is None
+    assert watch._silent() is None
     watch.silence |= {1: 10.0, 3: 12.0}
-    said = watch._missing()
+    said = watch._silent()
     assert "processes 1, 3 of 4 have not been heard of for 10 s" in said
     assert "last at update 12: see what" in said
     watch.silence[0] = 10.0
-    assert "process 0 of 4 has not been heard of" in watch._missing()
+    assert "process 0 of 4 has not been heard of" in watch._silent()
 
 
-def test_where_all_stand_is_said_when_none_has_come_further(watch):
+def test_the_progress_of_all_is_named_when_none_makes_any(watch):
     for process, name in enumerate(("update 20", "update 12", "update 20", "update 20")):
-        watch._hear(process, word(1, name))
+        watch._receive(process, Heartbeat(1, 1, name))
     watch.standstill = 29.0
-    assert watch._stuck() is None
+    assert watch._stalled() is None
     watch.standstill = 30.0
-    said = watch._stuck()
-    assert "no process has come further for 30 s (--stall-timeout)" in said
+    said = watch._stalled()
+    assert "no process has made progress for 30 s (--stall-timeout)" in said
     assert "processes 0, 2, 3 at update 20; process 1 at update 12; see what" in said
 
 
-def test_a_beat_alone_is_life_and_no_progress(watch):
-    watch._hear(1, json.dumps([1, 5, "update 12"]))
+def test_a_heartbeat_alone_is_no_progress(watch):
+    watch._receive(1, Heartbeat(1, 5, "update 12"))
     watch.standstill, watch.silence[1] = 20.0, 8.0
-    watch._hear(1, json.dumps([2, 5, "update 12"]))
+    watch._receive(1, Heartbeat(2, 5, "update 12"))
     assert (watch.standstill, watch.silence[1]) == (20.0, 0.0)
-    watch._hear(1, json.dumps([3, 6, "update 13"]))
+    watch._receive(1, Heartbeat(3, 6, "update 13"))
     assert watch.standstill == 0.0
 
 
@@ -125,11 +120,11 @@ def test_a_process_that_fails_waits_until_the_others_have_heard_and_no_longer(wa
     be(0)
     watch.threads = []
     for other in (1, 2, 3):
-        distributed.service().key_value_set(f"read/{other}", "")
+        distributed.store().key_value_set(f"read/{other}", "")
     begun = time.monotonic()
-    watch.tell(UserError("the disk is full"))
+    watch.announce_failure(UserError("the disk is full"))
     assert time.monotonic() - begun < distributed.TIME_TO_READ / 2
-    assert distributed.words("failed") == {0: "the disk is full"}
+    assert distributed.read_all("failed") == {0: "the disk is full"}
 
 
 @pytest.mark.parametrize(

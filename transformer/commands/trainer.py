@@ -180,7 +180,7 @@ class Trainer:
         stream = batches(training.pairs, training.plan, seed, self.position, arrange, training.draw)
         if self.command.profile and distributed.is_first():
             stream = profiled(stream, self.command.run / "profile")
-        return distributed.marked(stream, "update", self.start_step)
+        return distributed.report_each(stream, "update", self.start_step)
 
     def report(self, step: int, metrics: StepMetrics) -> None:
         """To the progress bar and metrics.jsonl."""
@@ -228,7 +228,7 @@ class Trainer:
         """The scores of the validation set; prints them with some translations."""
         validation, step = self.data.validation, int(state.step)
         stream = one_epoch(self.config, validation.tokens, validation.plan)
-        stream = distributed.marked(stream, "batch of the validation")
+        stream = distributed.report_each(stream, "batch of the validation")
         params = sharding.gather(self.mesh, state.result)
         losses = losses_of(self.sentence_sums, params, stream)
         self.reporter.check("validation loss", step, losses.loss[0])

@@ -4,12 +4,10 @@
 """
 
 import bz2
-import contextlib
 import gzip
 import hashlib
 import http.client
 import lzma
-import os
 import shutil
 import sys
 import tarfile
@@ -17,14 +15,13 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tqdm import tqdm
 
 from transformer.errors import UserError, one_line
-from transformer.machine.locks import alone
+from transformer.machine.files import atomic_directory, locked, publish
 
 TIMEOUT = 10
 """Seconds to wait for the server."""
@@ -53,7 +50,7 @@ def fetch(url: str, path: Path, expected: Expected | None, remedy: str) -> None:
     with the remedy.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.parent):
+    with locked(path.parent):
         if path.exists():
             return
         part, before = part_of(path), -1
@@ -72,7 +69,7 @@ def fetch(url: str, path: Path, expected: Expected | None, remedy: str) -> None:
         if found:
             part.unlink()
             raise UserError(f"what {url} sends is not the file it should be ({found}); {remedy}")
-        part.replace(path)
+        publish(part, path)
 
 
 def _fetch_rest(url: str, part: Path, expected: Expected | None) -> None:
@@ -139,7 +136,7 @@ def unpacked(path: Path, folder: Path) -> Path:
     if not is_archive and not decompress:
         return path
     if not folder.exists():
-        with _appears_when_complete(folder) as work:
+        with atomic_directory(folder, keep=Path.exists) as work:
             try:
                 if is_archive:
                     _unpack_archive(path, work)
@@ -161,17 +158,6 @@ def _unpack_archive(path: Path, folder: Path) -> None:
         return
     with tarfile.open(path) as archive:
         archive.extractall(folder, filter="data")
-
-
-@contextlib.contextmanager
-def _appears_when_complete(folder: Path) -> Iterator[Path]:
-    work = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
-    work.mkdir(parents=True)
-    try:
-        yield work
-        work.replace(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def part_of(path: Path) -> Path:

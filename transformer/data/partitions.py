@@ -7,7 +7,7 @@ from typing import IO
 
 import numpy as np
 
-from transformer.machine.cache import cache_folder, storing
+from transformer.machine.files import cache_folder, storing
 
 AT_ONCE = 50_000
 """Pairs looked at together: memory does not grow with the corpus."""

@@ -3,8 +3,6 @@
 import hashlib
 import itertools
 import json
-import shutil
-import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +15,7 @@ from transformer.data.corpus import Split, fingerprint, read_pairs
 from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
-from transformer.machine.cache import cache_folder, storing
-from transformer.machine.locks import alone
+from transformer.machine.files import atomic_directory, cache_folder, storing
 
 FORMAT = 4
 """Part of every cache key; raised when what is stored changes."""
@@ -152,10 +149,7 @@ def encode_pairs(
 
 def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, log: Log) -> None:
     """Encode a split into the folder `entry`, which appears only when it is complete."""
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=entry.parent, prefix="unfinished-") as temporary:
-        work = Path(temporary) / entry.name
-        work.mkdir()
+    with atomic_directory(entry, keep=_is_intact) as work:
         pairs = with_progress(read_pairs(data, split), f"encoding the {split} data", log)
         ends = {side: np.zeros(1, np.int64) for side in tokenizers._fields}
         for side, begin in ends.items():
@@ -170,10 +164,6 @@ def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, 
                 ends[side] = following
         checksums = {path.name: _checksum(path) for path in work.iterdir()}
         (work / CHECKSUMS).write_text(json.dumps(checksums))
-        with alone(entry.parent):
-            if not _is_intact(entry):  # if it is, another process has just stored the same
-                shutil.rmtree(entry, ignore_errors=True)
-                work.rename(entry)
 
 
 def _append(path: Path, array: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.config import DecodeConfig
-from transformer.machine.disk import write_text
+from transformer.machine.files import write_text
 
 HEAD = "| test set | search | score | 95 % interval | signature |\n| --- | --- | --- | --- | --- |"
 NAMES = {

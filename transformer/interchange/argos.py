@@ -5,17 +5,18 @@ metadata (https://github.com/argosopentech/argos-translate, argostranslate/packa
 """
 
 import json
-import tempfile
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from transformer.data.languages import base_of, name_of, read_code, script_code
 from transformer.data.piece_tokenizer import code_of
 from transformer.data.tags import known_tags
 from transformer.errors import UserError
 from transformer.interchange.ctranslate2 import save_translator
+from transformer.interchange.model import new_output
 from transformer.interchange.standalone import standalone_model
-from transformer.interchange.weights import missing_parents, remove_empty
+from transformer.machine.files import atomic_file
 from transformer.runs.load import Run
 
 
@@ -31,8 +32,6 @@ def save_package(model: Run, file: Path, quantization: str, tag: str = "") -> No
     data = model.config.data
     if file.suffix != ".argosmodel":
         raise UserError(f"{file}: Argos Translate wants a name that ends in .argosmodel")
-    if file.exists():
-        raise UserError(f"{file} exists: choose a file that is not there yet")
     if (tags := model.tokenizers.source.tags) and not tag:
         raise UserError(
             "a package of Argos Translate has one target language, and this model has several: "
@@ -51,23 +50,15 @@ def save_package(model: Run, file: Path, quantization: str, tag: str = "") -> No
         "to_code": target,
         "to_name": name_of(languages["target"]),
     }
-    made = missing_parents(file)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary:
-            root = Path(temporary) / f"translate-{source}_{target}-1_0"
-            save_translator(model, root / "model", quantization, tag)
-            pieces = standalone_model(model.tokenizers.source)
-            (root / "sentencepiece.model").write_bytes(pieces)
-            text = json.dumps(metadata, indent=2) + "\n"
-            (root / "metadata.json").write_text(text, encoding="utf-8")
-            archive = Path(temporary) / file.name
-            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
-                for path in sorted(root.rglob("*")):
-                    package.write(path, path.relative_to(temporary))
-            archive.rename(file)
-    except OSError as error:
-        raise UserError(f"cannot write to {file}: {error.strerror or error}") from error
-    finally:
-        if not file.exists():
-            remove_empty(made)
+    with (
+        new_output(file, atomic_file) as archive,
+        TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary,
+    ):
+        root = Path(temporary) / f"translate-{source}_{target}-1_0"
+        save_translator(model, root / "model", quantization, tag)
+        (root / "sentencepiece.model").write_bytes(standalone_model(model.tokenizers.source))
+        text = json.dumps(metadata, indent=2) + "\n"
+        (root / "metadata.json").write_text(text, encoding="utf-8")
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+            for path in sorted(root.rglob("*")):
+                package.write(path, path.relative_to(temporary))

@@ -1,13 +1,16 @@
 """A translator, whole: what a run folder holds of one, in and out."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
 from transformer.config.rules import check
 from transformer.data.vocabularies import load_tokenizers, save_tokenizers
-from transformer.errors import UserError
+from transformer.errors import UserError, one_line
 from transformer.interchange.weights import load_weights, save_weights
+from transformer.machine.files import atomic_directory
 from transformer.runs.checkpoints import save_params
 from transformer.runs.folder import load_run_config
 from transformer.runs.load import Run, load_run
@@ -15,6 +18,32 @@ from transformer.runs.load import Run, load_run
 WEIGHTS = "model.safetensors"
 ORIGIN = "marian:"
 """What stands before the name of a folder where a run names its data set, and has none."""
+
+
+@contextmanager
+def new_output(
+    path: Path, atomic: Callable[[Path], AbstractContextManager[Path]] = atomic_directory
+) -> Iterator[Path]:
+    """A path to write to, which becomes `path`, or leaves nothing after an error.
+
+    Raises UserError when `path` exists or cannot be written.
+    """
+    if path.exists():
+        raise UserError(f"{path} exists: choose a name that is not taken yet")
+    missing = [parent for parent in path.parents if not parent.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as temporary:
+            yield temporary
+    except OSError as error:
+        where = Path(str(error.filename or path)).absolute()
+        if not where.is_relative_to(path.parent.absolute()) and where.exists():
+            raise  # of something that was read
+        raise UserError(f"cannot write to {path}: {error.strerror or one_line(error)}") from error
+    finally:
+        for parent in missing:
+            with suppress(OSError):  # it holds something
+                parent.rmdir()
 
 
 def longest_sequence(config: Config) -> int:

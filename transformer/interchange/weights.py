@@ -1,12 +1,8 @@
 """Weights by name: what other programs read and write (safetensors), and our tree of parameters."""
 
-import contextlib
 import json
-import shutil
 import struct
-import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,8 +22,6 @@ from transformer.model.params import Params, by_name, init_params
 
 LARGEST_TEXT = 2**26
 """Bytes of a file with settings or a vocabulary."""
-TRIES = 20
-"""How often what is half made is removed, in tenths of a second."""
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -137,56 +131,6 @@ def load_weights(path: Path, model: ModelConfig) -> Params:
     for name in expected:
         arrays[name] = jnp.array(as_float32(weights.read(name), name, path))
     return from_names(model, arrays)
-
-
-def missing_parents(path: Path) -> list[Path]:
-    """The folders that must be made for it, the innermost first."""
-    return [parent for parent in path.parents if not parent.exists()]
-
-
-@contextlib.contextmanager
-def atomic_directory(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `folder` when all is written, or vanishes.
-
-    Raises UserError when `folder` exists, or cannot be made.
-    """
-    if folder.exists():
-        raise UserError(f"{folder} exists: choose a folder that is not there yet")
-    made = missing_parents(folder)
-    temporary = folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        temporary.chmod(0o755)
-        yield temporary
-        temporary.rename(folder)
-    except OSError as error:
-        where = Path(str(error.filename or folder)).absolute()
-        if not where.is_relative_to(folder.parent.absolute()) and where.exists():
-            raise  # of something that was read
-        reason = error.strerror or one_line(error)
-        raise UserError(f"cannot write to {folder}: {reason}") from error
-    finally:
-        if temporary != folder:
-            _remove(temporary)
-        if not folder.exists():
-            remove_empty(made)
-
-
-def _remove(folder: Path) -> None:
-    """A thread of Orbax may still write there: it is looked for once more."""
-    for _ in range(TRIES):
-        if not folder.exists():
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        time.sleep(0.1)
-
-
-def remove_empty(folders: list[Path]) -> None:
-    """Of folders, the innermost first, those in which nothing is."""
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
 
 
 def checked(path: Path, most: int = LARGEST_TEXT) -> Path:

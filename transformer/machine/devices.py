@@ -9,8 +9,8 @@ from pathlib import Path
 import jax
 
 from transformer.errors import UserError, one_line
-from transformer.machine.cache import cache_folder
-from transformer.machine.compile_cache import replace_damaged_programs
+from transformer.machine.files import cache_folder
+from transformer.machine.jax_internals import replace_damaged_programs
 
 
 def configure_devices(device: str) -> None:

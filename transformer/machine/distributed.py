@@ -1,8 +1,8 @@
-"""Processes that train together: they join, agree, wait for each other, and are missed.
+"""Processes that train together: start-up, consistency checks, barriers and failure detection.
 
-Each tells the others every second that it is alive, and how far it has come. One that is silent for
-too long, or says that it has failed, ends the others: with a sentence that names it, and an exit
-code of its own. So do all when none has come further for long. So no wait needs an end of its own.
+Each sends the others a heartbeat every second, with its progress. One that is silent for too long,
+or reports that it has failed, ends the others with a message that names it and an exit code of its
+own. So does a time in which none makes progress. So no wait needs a timeout of its own.
 """
 
 import contextlib
@@ -22,67 +22,52 @@ from contextlib import contextmanager
 from typing import NamedTuple, NoReturn, TypeVar
 
 import jax
-from jax._src import distributed  # the service of jax.distributed has no public name
 
 from transformer.errors import UserError, is_out_of_memory, one_line
+from transformer.machine.jax_internals import process
 
 Item = TypeVar("Item")
 
 PEER_LOST = 3
 """Exit code of a process that ends because another one is gone, silent, or has failed."""
-
 SECOND = 1.0
-TIMES_TO_COME = 5
-"""At first the others are waited for so many times as long as later."""
-
+START_FACTOR = 5
+"""At the start the others are waited for this many times longer than later."""
 TIME_TO_READ = 5
-"""Seconds that a process which fails leaves to the others to hear of it."""
-
-AGAIN = "start the same command again in all processes to go on from the last checkpoint"
-
+"""Seconds for which a process that fails waits until the others have read why."""
+RESTART = "start the same command again in all processes to go on from the last checkpoint"
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "sentencepiece")
-"""What must be the same in all processes."""
-
+"""Their versions must be the same in all processes."""
 MOST_NAMED = 8
-"""So many processes are named where more are meant."""
-
+"""Processes that a message lists."""
 STATUS = re.compile("(UNKNOWN|INTERNAL|UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
-"""What XLA's errors begin with, whatever Python makes of them."""
+"""What XLA's errors begin with, whatever class Python gives them."""
 
 _handlers = []
-"""What C calls must not be garbage."""
+"""Callbacks from C, which must not be garbage-collected."""
 
 
-class Place(NamedTuple):
-    """How far a process has come: how often it said so, and what it said."""
+class Heartbeat(NamedTuple):
+    """What a process sends every second: how many it has sent, how often it has reported progress,
+    and the last report."""
 
-    number: int = 0
-    name: str = "its start"
-
-
-_here = Place()
-
-
-def heartbeat_of(number: int, place: Place) -> str:
-    """What a process tells the others: that it lives, by a number, and where it is."""
-    return json.dumps([number, *place])
+    number: int = -1
+    reports: int = 0
+    progress: str = "its start"
 
 
-def place_of(beat: str) -> Place:
-    """The place that a process told."""
-    return Place(*json.loads(beat)[1:])
+_own = Heartbeat()
 
 
 def report_progress(name: str) -> None:
-    """Tells the other processes, within a second, how far this one has come."""
-    global _here
-    _here = Place(_here.number + 1, name)
+    """Tells the other processes, within a second, what this one has reached."""
+    global _own
+    _own = Heartbeat(0, _own.reports + 1, name)
 
 
-def marked(stream: Iterator[Item], name: str, before: int = 0) -> Iterator[Item]:
-    """The stream; taking the next of it says that `name` and its number are reached, the first
-    being the one after `before`."""
-    for number, item in enumerate(stream, before + 1):
+def report_each(stream: Iterator[Item], name: str, done: int = 0) -> Iterator[Item]:
+    """The stream; each item is reported as progress: `name` and its number, counted from `done`."""
+    for number, item in enumerate(stream, done + 1):
         report_progress(f"{name} {number:,}")
         yield item
 
@@ -91,21 +76,21 @@ def marked(stream: Iterator[Item], name: str, before: int = 0) -> Iterator[Item]
 def distributed_session(patience: int, stall: int) -> Iterator[None]:
     """Inside, this process is one of several that train together.
 
-    Slurm, Open MPI, Kubernetes and TPU pods say themselves who the others are; elsewhere three
-    variables do: JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and
-    JAX_PROCESS_ID. Raises UserError when nobody says it. Ends this process when the others do not
-    come, when one of them is silent for `patience` seconds, or when none has reached anything for
-    `stall` seconds.
+    Slurm, Open MPI, Kubernetes and TPU pods tell JAX about the others; elsewhere three variables
+    do: JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and
+    JAX_PROCESS_ID. Raises UserError without them. Ends this process when the others do not start,
+    when one of them is silent for `patience` seconds, or when none makes progress for `stall`
+    seconds.
     """
-    end_on_abort(lambda: _who_did_not_come(TIMES_TO_COME * patience))
-    jax.config.update("jax_enable_preemption_service", False)  # train.py hears SIGTERM itself
+    end_on_abort(lambda: _not_started(START_FACTOR * patience))
+    jax.config.update("jax_enable_preemption_service", False)  # train.py handles SIGTERM itself
     try:
         numbers = [os.environ.get(f"JAX_{name}") for name in ("NUM_PROCESSES", "PROCESS_ID")]
         jax.distributed.initialize(
             None,
             *(int(number) if number else None for number in numbers),
-            initialization_timeout=TIMES_TO_COME * patience,
-            heartbeat_timeout_seconds=2 * patience + 60,  # JAX's own watch, which says less
+            initialization_timeout=START_FACTOR * patience,
+            heartbeat_timeout_seconds=2 * patience + 60,  # JAX's own, which explain less
             shutdown_timeout_seconds=patience,
         )
     except (ValueError, RuntimeError, LookupError, TypeError, OSError) as error:
@@ -114,164 +99,171 @@ def distributed_session(patience: int, stall: int) -> Iterator[None]:
             "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID for each of them"
         ) from error
     watch = Watch(patience, stall)
-    end_on_abort(watch.who_is_gone)
+    end_on_abort(watch.explain_abort)
     try:
         assert_equal("versions", {name: importlib.metadata.version(name) for name in LIBRARIES})
         yield
         barrier("the end")
     except BaseException as error:
-        watch.tell(error)
+        watch.announce_failure(error)
         raise
     watch.stop()
 
 
-def service():
-    """What JAX's processes share: a table of words, and barriers. Kept by the first process."""
-    return distributed.global_state.client
-
-
 def count() -> int:
     """How many processes train together."""
-    return distributed.global_state.num_processes
+    return process.num_processes
 
 
 def is_first() -> bool:
     """Whether this process prints, and writes the run folder."""
-    return distributed.global_state.process_id == 0
+    return process.process_id == 0
 
 
-def _who_did_not_come(seconds: int) -> str:
+def store():
+    """The key-value store of JAX's processes, kept by the first of them."""
+    return process.client
+
+
+def put(topic: str, text: str = "") -> None:
+    """Stores a text of this process, once per topic."""
+    store().key_value_set(f"{topic}/{process.process_id}", text)
+
+
+def read_all(topic: str) -> dict[int, str]:
+    """The texts that processes have stored so far, by process."""
+    return {int(key.rpartition("/")[2]): text for key, text in store().key_value_dir_get(topic)}
+
+
+def wait_for(topic: str, number: int) -> str:
+    """The text of a process, once it is there. Polls: a blocking call would not hear Ctrl-C."""
+    while number not in (texts := read_all(topic)):
+        time.sleep(SECOND / 10)
+    return texts[number]
+
+
+def _not_started(seconds: int) -> str:
     return (
         f"--distributed: not all of the {count()} processes came to "
-        f"{distributed.global_state.coordinator_address} within {seconds} s: start the same "
-        "command in each, and see that the first can be reached"
+        f"{process.coordinator_address} within {seconds} s: start the same command in each, and "
+        "see that the first can be reached"
     )
 
 
 class Watch:
-    """Tells the others every second that this process is alive, and listens to them."""
+    """Sends a heartbeat every second, and ends this process when it should not wait for others."""
 
     def __init__(self, patience: int, stall: int):
-        self.own, self.patience, self.stall = distributed.global_state.process_id, patience, stall
-        self.heard = dict.fromkeys(range(count()), heartbeat_of(-1, Place()))
-        self.silence = {other: 0.0 for other in self.heard if other != self.own}
+        self.own, self.patience, self.stall = process.process_id, patience, stall
+        self.latest = dict.fromkeys(range(count()), Heartbeat())
+        self.silence = {other: 0.0 for other in self.latest if other != self.own}
         self.standstill = 0.0
         self.stopped = threading.Event()
         self.threads = [
-            threading.Thread(target=work, daemon=True)
-            for work in (self._speak_and_listen, self._judge)
+            threading.Thread(target=work, daemon=True) for work in (self._exchange, self._check)
         ]
         for thread in self.threads:
             thread.start()
 
     def stop(self) -> None:
-        """Ends the watch; a thread that hangs in a question to the first process is left to it."""
+        """Ends the watch; a thread that hangs in a call to the first process is left alone."""
         self.stopped.set()
         for thread in self.threads:
             thread.join(2 * SECOND)
 
-    def _speak_and_listen(self) -> None:
-        """Hangs where the first process no longer answers: then all are silent."""
-        for beat in itertools.count():
-            with contextlib.suppress(RuntimeError):  # that counts as silence
-                word = heartbeat_of(beat, _here)
-                service().key_value_set(f"alive/{self.own}", word, allow_overwrite=True)
-                for process, word in words("alive").items():
-                    if self.heard[process] != word:
-                        self._hear(process, word)
-                for other, sentence in words("failed").items():
-                    self._answer(other, sentence)
+    def _exchange(self) -> None:
+        """Hangs where the first process does not answer: then all are silent."""
+        for number in itertools.count():
+            with contextlib.suppress(RuntimeError):  # counts as silence
+                text = json.dumps(_own._replace(number=number))
+                store().key_value_set(f"alive/{self.own}", text, allow_overwrite=True)
+                for sender, text in read_all("alive").items():
+                    self._receive(sender, Heartbeat(*json.loads(text)))
+                for other, reason in read_all("failed").items():
+                    if other != self.own and not self.stopped.is_set():
+                        put("read")
+                        self._end(f"process {other} has failed: {reason}")
             if self.stopped.wait(SECOND):
                 return
 
-    def _hear(self, process: int, word: str) -> None:
-        """What the table says of a process, of this one too, if it is news."""
-        if place_of(word) != place_of(self.heard[process]):
+    def _receive(self, sender: int, heartbeat: Heartbeat) -> None:
+        if heartbeat[1:] != self.latest[sender][1:]:
             self.standstill = 0.0
-        if process in self.silence:
-            self.silence[process] = 0.0
-        self.heard[process] = word
+        if heartbeat != self.latest[sender] and sender in self.silence:
+            self.silence[sender] = 0.0
+        self.latest[sender] = heartbeat
 
-    def _answer(self, other: int, sentence: str) -> None:
-        if other != self.own and not self.stopped.is_set():
-            say("read")
-            self._let_others_leave()
-            end(f"process {other} has failed: {sentence}")
-
-    def _let_others_leave(self) -> None:
-        """The table goes with the first process: the others have still to read it."""
+    def _end(self, sentence: str) -> None:
+        """The store ends with the first process: the others must read it before."""
         if self.own == 0:
             time.sleep(3 * SECOND)
+        end(sentence)
 
-    def _judge(self) -> None:
-        """Counts seconds of its own, which stand still while this process is frozen itself."""
+    def _check(self) -> None:
+        """Counts seconds itself: a clock would run on while this process is suspended."""
         while not self.stopped.wait(SECOND):
             self.standstill += SECOND
             for other in self.silence:
                 self.silence[other] += SECOND
-            if sentence := self._missing():
+            if sentence := self._silent():
                 end(sentence)
-            if sentence := self._stuck():
-                with contextlib.suppress(RuntimeError):  # another has said it already
-                    say("failed", sentence)
-                self._let_others_leave()
-                end(sentence)
+            if sentence := self._stalled():
+                with contextlib.suppress(RuntimeError):  # the store may be gone
+                    put("failed", sentence)
+                self._end(sentence)
 
-    def _missing(self) -> str | None:
-        """Who has been silent for too long; where the first is, nobody knows of the others."""
+    def _silent(self) -> str | None:
+        """Names the processes without heartbeats; the first alone, since it passes them on."""
         lost = [other for other, silence in self.silence.items() if silence >= self.patience]
         lost = [0] if 0 in lost else lost
         if not lost:
             return None
-        one = len(lost) == 1
-        names = f"{_shortened([*map(str, lost)])} of {count()}"
-        place = place_of(self.heard[lost[0]]).name
         return (
-            f"{names} {'has' if one else 'have'} not been heard of for {self.patience} s "
-            f"(--partner-timeout), last at {place}: see what became of it, then {AGAIN}"
+            f"{_shortened([*map(str, lost)])} of {count()} {'has' if len(lost) == 1 else 'have'} "
+            f"not been heard of for {self.patience} s (--partner-timeout), last at "
+            f"{self.latest[lost[0]].progress}: see what became of it, then {RESTART}"
         )
 
-    def _stuck(self) -> str | None:
-        """Where they all stand: the one behind the others is the one that they wait for."""
+    def _stalled(self) -> str | None:
+        """Names the progress of all: the others wait for the one that is behind."""
         if self.standstill < self.stall:
             return None
         at: dict[str, list[str]] = {}
-        for process, word in self.heard.items():
-            at.setdefault(place_of(word).name, []).append(str(process))
-        stand = "; ".join(f"{_shortened(processes)} at {name}" for name, processes in at.items())
+        for number, heartbeat in self.latest.items():
+            at.setdefault(heartbeat.progress, []).append(str(number))
+        all_progress = "; ".join(f"{_shortened(some)} at {name}" for name, some in at.items())
         return (
-            f"no process has come further for {self.stall} s (--stall-timeout): {stand}; see what "
-            f"the one that is behind waits for (a disk, a device), then {AGAIN}"
+            f"no process has made progress for {self.stall} s (--stall-timeout): {all_progress}; "
+            f"see what the one that is behind waits for (a disk, a device), then {RESTART}"
         )
 
-    def who_is_gone(self) -> str | None:
-        """When JAX aborts this process: the first process, if it no longer answers."""
-        address = distributed.global_state.coordinator_address
-        host, _, port = address.rpartition(":")
+    def explain_abort(self) -> str | None:
+        """When JAX aborts this process: whether the first process no longer answers."""
+        host, _, port = process.coordinator_address.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=SECOND).close()
         except OSError:
             return (
-                f"the first process, 0 of {count()}, at {address}, is gone, last at "
-                f"{place_of(self.heard[0]).name}: see what became of it, then {AGAIN}"
+                f"the first process, 0 of {count()}, at {process.coordinator_address}, is gone, "
+                f"last at {self.latest[0].progress}: see what became of it, then {RESTART}"
             )
         return None
 
-    def tell(self, error: BaseException) -> None:
-        """Lets the others know that this process fails.
+    def announce_failure(self, error: BaseException) -> None:
+        """Tells the others that this process fails.
 
-        What fails in XLA is likelier another process's end than this one's own: that is given the
-        time to be noticed.
+        An error of XLA more likely comes from the end of another process: there is time to notice
+        that first.
         """
         if _is_of_xla(error) and not is_out_of_memory(error):
             print(f"({one_line(error)[:300]}: is another process gone?)", file=sys.stderr)
             time.sleep(self.patience + 2 * SECOND)
         self.stop()
         with contextlib.suppress(RuntimeError):
-            told_to = isinstance(error, (SystemExit, KeyboardInterrupt))
-            say("failed", "told to end" if told_to else one_line(error) or type(error).__name__)
+            is_stopped = isinstance(error, (SystemExit, KeyboardInterrupt))
+            put("failed", "stopped" if is_stopped else one_line(error) or type(error).__name__)
             for _ in range(10 * TIME_TO_READ):
-                if len(words("read")) == len(self.silence):
+                if len(read_all("read")) == len(self.silence):
                     break
                 time.sleep(SECOND / 10)
 
@@ -283,7 +275,7 @@ def _shortened(numbers: list[str]) -> str:
 
 
 def _is_of_xla(error: BaseException) -> bool:
-    """Whether XLA's words stand at the beginning of it all, such as "UNKNOWN: Gloo ... failed"."""
+    """Whether the first cause is an error of XLA's, such as "UNKNOWN: Gloo ... failed"."""
     while error.__cause__:
         error = error.__cause__
     return isinstance(error, jax.errors.JaxRuntimeError) or bool(STATUS.match(str(error)))
@@ -291,15 +283,15 @@ def _is_of_xla(error: BaseException) -> bool:
 
 def end(sentence: str) -> NoReturn:
     """Ends this process at once, wherever its threads wait."""
-    with contextlib.suppress(OSError):  # print would wait for whoever prints
+    with contextlib.suppress(OSError):  # print would wait for a thread that prints
         os.write(2, f"error: {sentence}\n".encode())
     os._exit(PEER_LOST)
 
 
 def end_on_abort(explain: Callable[[], str | None]) -> None:
-    """Where JAX aborts this process, as it does when it misses another, say why.
+    """Prints an explanation where JAX aborts this process, as it does when it misses another.
 
-    Python's own handlers would come too late. When `explain` knows nothing, the abort goes on.
+    Python's own signal handlers would run too late. Without an explanation the abort goes on.
     """
 
     @ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -312,36 +304,18 @@ def end_on_abort(explain: Callable[[], str | None]) -> None:
         ctypes.CDLL(None).signal(signal.SIGABRT, handle)
 
 
-def say(what: str, word: str = "") -> None:
-    """Something that this process tells all others, once."""
-    service().key_value_set(f"{what}/{distributed.global_state.process_id}", word)
-
-
-def words(what: str) -> dict[int, str]:
-    """What the processes have told so far, by process."""
-    return {int(key.rpartition("/")[2]): word for key, word in service().key_value_dir_get(what)}
-
-
-def wait_for(what: str, process: int) -> str:
-    """What a process tells, when it does. Not by a call that waits: Ctrl-C would not be heard."""
-    while process not in (told := words(what)):
-        time.sleep(SECOND / 10)
-    return told[process]
-
-
 def barrier(what: str) -> None:
-    """Goes on when all processes have come here."""
+    """Returns when all processes have called it."""
     report_progress(what)
-    say(f"met: {what}")
-    for process in range(count()):
-        wait_for(f"met: {what}", process)
+    put(f"met: {what}")
+    for number in range(count()):
+        wait_for(f"met: {what}", number)
 
 
 @contextmanager
 def first_process_first(what: str) -> Iterator[None]:
-    """What the first process makes here (files, say), the others find; then all go on together.
-
-    `what` is done once in a process's life.
+    """Inside, the first process makes something that the others then find, such as files; all leave
+    together. `what` names it, once in the life of a process.
     """
     if count() == 1:
         yield
@@ -351,17 +325,17 @@ def first_process_first(what: str) -> Iterator[None]:
     report_progress(what)
     yield
     if is_first():
-        say(f"made: {what}")
+        put(f"made: {what}")
     barrier(what)
 
 
 def assert_equal(what: str, facts: Mapping[str, object]) -> None:
-    """Raises UserError where facts about this process are not those of the first one."""
+    """Raises UserError where facts about this process differ from those of the first one."""
     if count() == 1:
         return
     ours = {name: repr(fact) for name, fact in facts.items()}
     if is_first():
-        say(f"facts: {what}", json.dumps(ours))
+        put(f"facts: {what}", json.dumps(ours))
     theirs = json.loads(wait_for(f"facts: {what}", 0))
     for name in ours | theirs:
         if ours.get(name) != theirs.get(name):

@@ -35,51 +35,43 @@ class Target:
     memory: int
     """Bytes."""
     topology: str
-    """How many there are, if nothing else is asked for."""
+    """How many there are by default."""
     description: str
-    """What XLA calls it: a TPU's name, or the properties of a GPU."""
+    """What XLA is told: a TPU's name, or the properties of a GPU."""
 
 
-def _gpu(cores: int, bandwidth: int, memory: int, l2: int, shared: int, clock: float, major: int):
-    return f"""
-    gpu_device_info {{
-      threads_per_block_limit: 1024  threads_per_warp: 32  threads_per_core_limit: 2048
-      shared_memory_per_block: 49152  shared_memory_per_core: {shared + 1024}
-      shared_memory_per_block_optin: {shared}
-      registers_per_core_limit: 65536  registers_per_block_limit: 65536
-      block_dim_limit_x: 2147483647  block_dim_limit_y: 65535  block_dim_limit_z: 65535
-      core_count: {cores}  fpus_per_core: {128 if major == 9 else 64}  clock_rate_ghz: {clock}
-      memory_bandwidth: {bandwidth}  device_memory_size: {memory}  l2_cache_size: {l2}
-      cuda_compute_capability {{ major: {major} }}
-    }}
-    platform_name: "CUDA"
-    dnn_version_info {{ major: 9 minor: 8 patch: 0 }}
-    """
-
-
+GPU = """
+    threads_per_block_limit: 1024  threads_per_warp: 32  threads_per_core_limit: 2048
+    shared_memory_per_block: 49152  registers_per_core_limit: 65536
+    registers_per_block_limit: 65536  block_dim_limit_x: 2147483647
+    block_dim_limit_y: 65535  block_dim_limit_z: 65535
+"""
+"""Properties that all of them have."""
 TARGETS = {
     "h100": Target(
-        "cuda", 989e12, 494e12, 3.352e12, 84_942_979_072, "1",
-        _gpu(132, 3_352_320_000_000, 84_942_979_072, 52_428_800, 232_448, 1.98, 9),
+        "cuda", 989e12, 494e12, 3.35232e12, 84_942_979_072, "1",
+        "core_count: 132  fpus_per_core: 128  clock_rate_ghz: 1.98  l2_cache_size: 52428800 "
+        "shared_memory_per_core: 233472  shared_memory_per_block_optin: 232448 "
+        "cuda_compute_capability { major: 9 }",
     ),
     "a100": Target(
         "cuda", 312e12, 156e12, 2.039e12, 85_174_255_616, "1",
-        _gpu(108, 2_039_000_000_000, 85_174_255_616, 41_943_040, 166_912, 1.41, 8),
+        "core_count: 108  fpus_per_core: 64  clock_rate_ghz: 1.41  l2_cache_size: 41943040 "
+        "shared_memory_per_core: 167936  shared_memory_per_block_optin: 166912 "
+        "cuda_compute_capability { major: 8 }",
     ),
     "v4": Target("tpu", 137.5e12, 137.5e12, 0.614e12, 16 * 2**30, "2x2x1", "v4"),
     "v5e": Target("tpu", 197e12, 197e12, 0.819e12, 16 * 2**30, "2x2", "v5e"),
     "v5p": Target("tpu", 459e12, 459e12, 2.765e12, 95 * 2**30, "2x2x1", "v5p"),
     "v6e": Target("tpu", 918e12, 918e12, 1.64e12, 32 * 2**30, "2x2", "v6e"),
 }  # fmt: skip
-
-
-NOBODY_IS_ASKED = {
+WITHOUT_DEVICES = {
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-"""Neither a driver nor other machines are there; no device is opened."""
+"""There are neither drivers nor other machines, and no device is opened."""
 
 
 def mesh_of(name: str) -> tuple[Target, Mesh]:
@@ -88,7 +80,7 @@ def mesh_of(name: str) -> tuple[Target, Mesh]:
     To be called before JAX has looked for devices. Raises UserError for a target that is not
     known, or whose compiler is not installed.
     """
-    os.environ |= NOBODY_IS_ASKED
+    os.environ |= WITHOUT_DEVICES
     jax.config.update("jax_platforms", "cpu")
     kind, _, topology = name.partition(":")
     target = TARGETS.get(kind)
@@ -112,13 +104,17 @@ def _gpus(target: Target, count: str) -> list[jax.Device]:
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         raise UserError("the compiler for NVIDIA's GPUs is not installed: pip install -e '.[plan]'")
     jax.devices()  # finds the compiler
-    description = topologies.get_topology_desc(
+    properties = (
+        f"{GPU} {target.description} memory_bandwidth: {target.bandwidth:.0f} "
+        f"device_memory_size: {target.memory}"
+    )
+    return topologies.get_topology_desc(
         platform="cuda",
         topology_name="described",
-        target_config=target.description,
+        target_config=f'gpu_device_info {{ {properties} }} platform_name: "CUDA" '
+        "dnn_version_info { major: 9 minor: 8 patch: 0 }",
         topology=f"1x1x{count}",
-    )
-    return description.devices
+    ).devices
 
 
 def _tpus(target: Target, topology: str) -> list[jax.Device]:

@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 
 from transformer.config import TrainConfig
 from transformer.errors import UserError
-from transformer.machine.disk import sync, sync_tree
+from transformer.machine.files import publish
 from transformer.runs.digests import difference, digests
 
 for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
@@ -88,21 +88,20 @@ def open_to_read(run: Path) -> tuple[ocp.CheckpointManager, list[int]]:
 
 
 class OnDisk(ocp.path.atomicity.AtomicRenameTemporaryPath):
-    """A checkpoint gets its name, and Orbax deletes those that it replaces, when it is on disk."""
+    """A checkpoint gets its name, and Orbax deletes those that it replaces, when it is on disk.
+
+    Orbax neither syncs files nor has a hook between its last write and the renaming, which are one
+    method. So that renames to another temporary name here: `_final_path` is private, tried with
+    Orbax 0.12.8.
+    """
 
     async def finalize(self) -> None:
-        """Orbax writes the last of it just before it renames it: to another temporary name here."""
+        """Called when all arrays are written."""
         final = self._final_path
         self._final_path = final.with_name(f"{self.get().name}-written")
         await super().finalize()
-        await asyncio.to_thread(_to_disk, Path(self._final_path), Path(final))
+        await asyncio.to_thread(publish, Path(self._final_path), Path(final))
         self._final_path = final
-
-
-def _to_disk(written: Path, final: Path) -> None:
-    sync_tree(written)
-    written.rename(final)
-    sync(final.parent)
 
 
 def as_tree(item: Any) -> ocp.args.PyTreeSave:

@@ -26,8 +26,7 @@ from transformer.config.files import from_json, to_json
 from transformer.config.resuming import FILES, SCHEDULE, falls_from, identity, setting_flag
 from transformer.config.settings import FORMER_DEFAULTS, by_name, differing_fields
 from transformer.errors import UserError
-from transformer.machine.disk import sync, sync_tree, write_text
-from transformer.machine.locks import is_taken
+from transformer.machine.files import is_locked, sync, sync_tree, write_text
 
 
 def load_run_config(folder: Path) -> Config:
@@ -75,7 +74,7 @@ def create_run(folder: Path, config: Config) -> None:
     """Makes a folder a run. It comes last: where a config stands, the vocabulary does too."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        sync_tree(folder / "tokenizer")
+        sync_tree(folder)
         write_text(folder / "config.json", to_json(config))
         sync(folder.parent)
     except OSError as error:
@@ -99,7 +98,7 @@ def held(folder: Path) -> Iterator[None]:
         raise UserError(f"cannot write to {where}: {error.strerror}; choose --run") from error
     with lock:
         try:
-            is_ours = not is_taken(lock.fileno()) and os.path.samestat(
+            is_ours = not is_locked(lock.fileno()) and os.path.samestat(
                 os.stat(lock.name), os.fstat(lock.fileno())
             )
         except FileNotFoundError:

@@ -10,7 +10,7 @@ from typing import Literal
 from transformer.config.rules import check_limits
 from transformer.config.settings import Count, Number, Positive
 from transformer.errors import UserError
-from transformer.machine.disk import append_text
+from transformer.machine.files import append_text
 
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "sentencepiece", "numpy")
 

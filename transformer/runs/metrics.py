@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 
 from transformer.errors import UserError
-from transformer.machine.disk import append_text, write_text
+from transformer.machine.files import append_text, write_text
 from transformer.runs.metric_writers import MetricWriter
 
 

@@ -23,7 +23,7 @@ from transformer.evaluation.details import (
     worst_and_best,
 )
 from transformer.evaluation.scores import bleu_metric
-from transformer.machine.disk import write_text
+from transformer.machine.files import write_text
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params
 from transformer.runs.launches import Launch

@@ -11,8 +11,8 @@ COMPILE = """
 import jax, jax.numpy as jnp
 from transformer.machine import devices
 
-devices.demand("any")
-devices.demand("any")
+devices.configure_devices("any")
+devices.configure_devices("any")
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 found = []
 jax.monitoring.register_event_listener(lambda name, **_: found.append(name))
