@@ -237,7 +237,7 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
     from transformer.data.vocabularies import load_tokenizers
     from transformer.errors import UserError
     from transformer.model.params import count_params
-    from transformer.runs.launches import read_launches
+    from transformer.runs.folder import read_launches
     from transformer.runs.metrics import read_metrics
     from transformer.viewing.report import ReportData, chosen_sentences, examined, write_page
 

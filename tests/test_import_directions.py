@@ -1,6 +1,7 @@
 """Imports run one way (docs/design.md, section 1), and few files use private names of libraries."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -214,9 +215,16 @@ OF_TUPLES = {"_replace", "_asdict", "_fields", "_make", "_exit"}
 def private_names(path):
     """Private names of libraries: imported, attributes, or inherited from a library's class."""
     found, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    ours = [node for node in classes if not any(isinstance(b, ast.Attribute) for b in node.bases)]
-    own = {id(node) for kind in ours for node in ast.walk(kind)}
+    own = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            inherits = any(isinstance(base, ast.Attribute) for base in node.bases)
+            methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+            own |= {
+                id(inner)
+                for inner in ast.walk(node)
+                if isinstance(inner, ast.Attribute) and (not inherits or inner.attr in methods)
+            }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [getattr(node, "module", ""), *(alias.name for alias in node.names)]
@@ -225,7 +233,7 @@ def private_names(path):
             on_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             if not (on_self and id(node) in own):
                 found.add(node.attr)
-    return {name for name in found - OF_TUPLES if name[0] == "_" and name[:2] != "__"}
+    return {name for name in found - OF_TUPLES if re.match("_[^_]", name)}
 
 
 def test_private_names_of_libraries_are_used_in_one_file_for_each():

@@ -21,8 +21,7 @@ from small_run import family_words, regularised_words, run, start, wait_until
 import train
 from transformer.errors import UserError
 from transformer.runs.checkpoints import load_params, restore
-from transformer.runs.folder import load_run_config
-from transformer.runs.launches import read_launches
+from transformer.runs.folder import load_run_config, read_launches
 
 KILLS = int(os.environ.get("KILLS", "2"))
 """How often the run is killed; the figures in docs/benchmarks.md are for ten times."""

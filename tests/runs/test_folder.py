@@ -9,6 +9,7 @@ import pytest
 from transformer.config.files import from_json, to_json
 from transformer.errors import UserError
 from transformer.runs.folder import (
+    Launch,
     as_begun,
     check_folder,
     check_same_run,
@@ -17,6 +18,8 @@ from transformer.runs.folder import (
     held,
     kept_settings,
     load_run_config,
+    read_launches,
+    record_launch,
     take_up_run,
 )
 from transformer.training.optimizer import learning_rate
@@ -216,3 +219,20 @@ def test_a_run_that_is_gone_is_told_of(tmp_path, config):
     (tmp_path / "run" / "config.json").unlink()
     with pytest.raises(UserError, match="run has been deleted while train.py was at work"):
         check_still_there(tmp_path / "run")
+
+
+def test_launches_come_back_in_order_and_damaged_lines_are_skipped(tmp_path):
+    assert read_launches(tmp_path) == []
+    launches = [
+        Launch(0, 0.0, "core", 2, "a processor", "nothing odd"),
+        Launch(7, 3.5, "device", 4, "b"),
+    ]
+    record_launch(tmp_path, launches[0], "1.2.3")
+    with (tmp_path / "starts.jsonl").open("a") as file:
+        file.write('7\n[[\n{"step": 1}\n{"versions": {}}\n\xff\n{"step": 2, "secon\n')
+        for wrong in ('"seconds": "a"', '"unit": ["core"]', '"count": null', '"count": 0'):
+            good = '"step": 1, "seconds": 1, "unit": "core", "count": 2, "name": "a"'
+            file.write(f'{{{good}, {wrong}, "versions": {{}}}}\n')
+    record_launch(tmp_path, launches[1], "1.2.3")
+    assert read_launches(tmp_path) == launches
+    assert '"program": "1.2.3"' in (tmp_path / "starts.jsonl").read_text()

@@ -2,7 +2,7 @@
 
 from transformer.data.test_sets import TestSet
 from transformer.evaluation.scores import score
-from transformer.runs.launches import Launch
+from transformer.runs.folder import Launch
 from transformer.viewing.report import ReportData, chosen_sentences, examined, write_page
 
 NASTY = "</script><b>the cat</b> & \u2028 'a' \"dog\" {{ 7 * 7 }} <end>"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.runs.launches import Launch
+from transformer.runs.folder import Launch
 from transformer.viewing.cost import kilowatt_hours, unit_hours
 
 

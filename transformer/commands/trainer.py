@@ -33,10 +33,8 @@ from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params
 from transformer.runs.checkpoint_files import selection_score
 from transformer.runs.checkpoints import Checkpoints, Progress
-from transformer.runs.folder import check_still_there
-from transformer.runs.launches import Launch, record_launch
-from transformer.runs.metric_writers import open_writers
-from transformer.runs.metrics import Metrics
+from transformer.runs.folder import Launch, check_still_there, record_launch
+from transformer.runs.metrics import Metrics, open_writers
 from transformer.runs.skipped import keep_skipped
 from transformer.training import loop, sharding
 from transformer.training.optimizer import learning_rate

@@ -1,13 +1,14 @@
-"""Orbax's folder of checkpoints: how it is opened and read, what is kept in it, what is damaged."""
+"""Orbax's folder of checkpoints: how it is opened, verified by digests, and which are kept."""
 
 import asyncio
+import hashlib
 import json
 import logging
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from transformer.config import TrainConfig
 from transformer.errors import UserError
 from transformer.machine.files import publish
-from transformer.runs.digests import difference, digests
+from transformer.model.params import by_name
 
 for library in ("absl", "asyncio"):  # what Orbax meets, it also raises
     logging.getLogger(library).setLevel(logging.CRITICAL + 1)
@@ -30,7 +32,7 @@ DATA_FILE = 2**23
 """Bytes of arrays that are gathered in memory before they are written to a file."""
 
 A_MOMENT = 0.25
-"""Seconds in which a folder changes that is being deleted."""
+"""Seconds within which a folder that is being deleted changes."""
 
 
 class DamageError(Exception):
@@ -42,16 +44,14 @@ class DamageError(Exception):
 
 
 def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp.CheckpointManager:
-    """Orbax describes all checkpoints first, and cannot go on where it cannot read one.
-
-    Raises UserError that names such a file.
-    """
+    """Raises UserError naming a damaged description: Orbax reads all of them, and fails at one that
+    it cannot read."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is not a folder: move it away")
-    for name, check in DESCRIPTIONS.items():
-        for path in sorted(folder.glob(f"*/{name}")):
-            if path.relative_to(folder).parts[0].isdecimal():  # else train.py is about to save it
-                _check_description(path, check)
+    for step in sorted(folder.glob("*")):
+        if step.name.isdecimal():  # others are being saved or deleted
+            _check_description(step / "metrics" / "metrics")
+            _check_description(step / "_CHECKPOINT_METADATA")
     try:
         return ocp.CheckpointManager(folder, item_names=ITEMS, options=options)
     except OSError:
@@ -104,17 +104,12 @@ class OnDisk(ocp.path.atomicity.AtomicRenameTemporaryPath):
         self._final_path = final
 
 
-def as_tree(item: Any) -> ocp.args.PyTreeSave:
-    """What Orbax is given to save arrays, file by file: by default it gathers all of them first."""
-    return ocp.args.PyTreeSave(item, ocdbt_target_data_file_size=DATA_FILE)
-
-
 def read(
     manager: ocp.CheckpointManager, step: int, shapes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Items of a checkpoint as numpy arrays of these shapes, and its progress as it was saved.
 
-    All are held against the digests that were saved with them. Raises DamageError.
+    Raises DamageError where the digests that were saved with them are others.
     """
     folder = Path(manager.directory)
     has_digests = (folder / str(step) / "digests").exists()
@@ -130,7 +125,8 @@ def read(
         jax.tree.map(_check_shape, items, targets)
         progress = dict(restored["progress"])
         found = digests(items, progress | {"step": step})
-        different = has_digests and difference(found, restored["digests"])
+        saved = restored["digests"] if has_digests else found
+        different = next((name for name in found if found[name] != saved.get(name)), None)
     except Exception as error:  # whatever Orbax meets in a damaged file
         raise DamageError(step, first_line(error)) from error
     if different:
@@ -139,7 +135,7 @@ def read(
         warnings.warn(
             f"the checkpoints of {folder.parent} were saved before digests were "
             "kept: nobody can tell whether their numbers are still those",
-            stacklevel=1,  # the same place for all, so that it is said once
+            stacklevel=1,  # the same place for all, so that it is printed once
         )
     return items, progress
 
@@ -155,23 +151,48 @@ def _check_shape(found: np.ndarray, expected: np.ndarray) -> None:
         raise ValueError(f"{found.dtype}{found.shape} in place of {expected.dtype}{expected.shape}")
 
 
-def files_in(folder: Path) -> set[str]:
-    """All files in a folder, of which some may disappear meanwhile."""
-    return {os.path.join(path, name) for path, _, names in os.walk(folder) for name in names}
+def digests(items: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of every array of some trees, by item and path, and of a JSON object.
+
+    Dtype and shape count too. Where arrays are split over processes, all must call this.
+    """
+    of_arrays = {name: _digest(leaf) for name, leaf in by_name(dict(items)).items()}
+    text = json.dumps(described, sort_keys=True)
+    return of_arrays | {"described": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def is_changing(folder: Path, before: set[str]) -> bool:
-    """Whether other files are in the folder than before: train.py saves and deletes there."""
+def _digest(leaf: np.ndarray | jax.Array) -> str:
+    if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        leaf = multihost_utils.process_allgather(leaf, tiled=True)
+    array = np.asarray(leaf)
+    sha256 = hashlib.sha256(f"{array.dtype} {array.shape} ".encode())
+    sha256.update(np.ascontiguousarray(array).view(np.uint8))
+    return sha256.hexdigest()
+
+
+def files_in(run: Path) -> set[str]:
+    """All files of a run's checkpoints, of which some may disappear meanwhile."""
+    walk = os.walk(run / "checkpoints")
+    return {os.path.join(path, name) for path, _, names in walk for name in names}
+
+
+def is_changing(run: Path, before: set[str]) -> bool:
+    """Whether the files are others than before: train.py saves and deletes there."""
     time.sleep(A_MOMENT)
-    return files_in(folder) != before
+    return files_in(run) != before
 
 
-def _check_description(path: Path, check: Callable[[Any], object]) -> None:
+def _check_description(path: Path) -> None:
     try:
-        check(json.loads(path.read_text()))
-    except FileNotFoundError:  # train.py has just deleted it
+        described = json.loads(path.read_text())
+        if not isinstance(described, dict):
+            raise ValueError("it is no JSON object")
+        scores = described.values() if path.name == "metrics" else [0.0]
+        if not scores or not all(type(one) is float and math.isfinite(one) for one in scores):
+            raise ValueError("a score is not a number")
+    except (FileNotFoundError, NotADirectoryError):  # not validated, or just deleted
         return
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is damaged ({first_line(error)}): delete this file, which only says when "
             "its checkpoint was saved or how well it scored"
@@ -181,8 +202,7 @@ def _check_description(path: Path, check: Callable[[Any], object]) -> None:
 def selection_score(scores: Mapping[str, float], best_by: str) -> float | None:
     """The score by which checkpoints are compared, higher being better; None without it.
 
-    With `auto` a translator that chrF chooses for has that score, others have BLEU, other models
-    the loss."""
+    With `auto` it is chrF where that was computed instead of BLEU, else BLEU, else the loss."""
     if not scores:
         return None
     if best_by == "auto":
@@ -191,19 +211,8 @@ def selection_score(scores: Mapping[str, float], best_by: str) -> float | None:
 
 
 def any_score(scores: Mapping[str, float]) -> float:
-    """What Orbax wants to know of a checkpoint, and `NewestAndBest` does not ask it for."""
+    """Required by Orbax to keep scores at all; `NewestAndBest` does not use it."""
     return next(iter(scores.values()))
-
-
-def _check_scores(scores: Mapping[str, float]) -> None:
-    """Raises AttributeError, StopIteration or ValueError where they are none."""
-    any_score(scores)
-    if not all(type(score) is float and math.isfinite(score) for score in scores.values()):
-        raise ValueError("a score is not a number")
-
-
-DESCRIPTIONS = {"metrics/metrics": _check_scores, "_CHECKPOINT_METADATA": dict}
-"""JSON files that Orbax reads when it lists checkpoints, and what fails on damaged ones."""
 
 
 @dataclass(frozen=True)
@@ -222,16 +231,14 @@ class NewestAndBest:
         validated = [point for point in checkpoints if point.metrics]
         scored = [p for p in validated if selection_score(p.metrics, settings.best_by) is not None]
         comparable = [point for point in scored if point.step > self.since] or scored
-        by_merit = sorted(
-            comparable, key=lambda point: selection_score(point.metrics, settings.best_by)
-        )
-        newest, best = validated[-settings.keep_last :], by_merit[-settings.keep_best :]
+        comparable.sort(key=lambda point: selection_score(point.metrics, settings.best_by))
+        newest, best = validated[-settings.keep_last :], comparable[-settings.keep_best :]
         kept = [*newest, *best, checkpoints[-1]]
         return [any(point is other for other in kept) for point in checkpoints]
 
 
 def first_line(error: Exception) -> str:
-    """What went wrong, where a library says much: how it begins, and the cause at its end."""
+    """A library's long message in short: how it begins, and the cause at its end."""
     line = next(iter(str(error).strip().splitlines()), "")
     shown = line if len(line) <= 160 else f"{line[:80]} ... {line[-80:]}"
     return f"{type(error).__name__}: {shown}" if shown else type(error).__name__

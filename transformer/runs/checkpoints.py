@@ -1,12 +1,12 @@
 """Checkpoints by Orbax: save in the background, restore, fall back, choose, average.
 
 Parameters and optimizer state are separate items, so that translating never reads Adam's moments.
-Beside them lie the digests of all arrays: whatever reads a checkpoint holds it against them.
+Beside them lie the digests of all arrays, and what is read is compared with them.
 """
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -21,11 +21,12 @@ from transformer.config import Config, TrainConfig
 from transformer.errors import UserError
 from transformer.model.params import Params, init_params
 from transformer.runs.checkpoint_files import (
+    DATA_FILE,
     DamageError,
     NewestAndBest,
     OnDisk,
     any_score,
-    as_tree,
+    digests,
     files_in,
     first_line,
     is_changing,
@@ -34,14 +35,13 @@ from transformer.runs.checkpoint_files import (
     read,
     selection_score,
 )
-from transformer.runs.digests import digests
 from transformer.runs.folder import check_settings, kept_settings
 from transformer.training.step import TrainState, state_shapes
 
 NAMES = ("best", "last", "average", "average-best")
 
 TRIES = 10
-"""How often a checkpoint is chosen anew while train.py deletes those that were chosen."""
+"""How often a checkpoint is chosen again while train.py deletes those that were chosen."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Progress:
     seconds       time spent on updates so far, validation and saving excluded
     scores        on the validation set, by name; none for a checkpoint saved without a validation
     unreported    sums of the updates since the last line of metrics.jsonl (`Reporter.unreported`)
-    best, waited  the merit of the best validation so far, and validations since (`EarlyStopping`)
-    validation    what the scores are of: the validation set and how it is scored
-    since         the update after which all scores are of that
-    settings      those of the run (`kept_settings`), put there when it is saved
+    best, waited  the best selection score so far, and validations since (`EarlyStopping`)
+    validation    digest of the validation set and of how it is scored
+    since         the update after which all scores are of that validation
+    settings      those of the run (`kept_settings`), added when it is saved
     """
 
     epoch: int = 0
@@ -83,7 +83,6 @@ class Checkpoints:
     def __init__(self, folder: Path, config: Config, since: int = 0):
         self.folder = folder.absolute() / "checkpoints"
         self.settings = kept_settings(config)
-        self.first = jax.process_index() == 0  # the one that writes what is no array
         self.manager = open_checkpoints(
             self.folder,
             ocp.CheckpointManagerOptions(
@@ -98,30 +97,20 @@ class Checkpoints:
     def save(self, state: TrainState, progress: Progress) -> None:
         """Saves in the background; waits first for the save before it.
 
-        Raises UserError when the disk refuses, or when a parameter is not a number: the
+        Raises UserError when the disk refuses, or when a parameter is NaN or infinite: the
         checkpoints before stay good.
         """
         step = int(state.step)
         held = state.params, state.opt_state, state.average
         if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(held)):
             raise UserError(
-                f"after update {step} there are parameters that are not numbers, though no update "
+                f"after update {step} there are parameters that are not finite, though no update "
                 "has made them so, and nothing was saved: see whether the machine's memory is "
                 "sound; the same command goes on from the last checkpoint"
             )
         progress = replace(progress, settings=self.settings)
-        items, described = _items(state), asdict(progress)
-        found = digests(items, described | {"step": step})
         with self._explained():
-            saved = self.manager.save(
-                step,
-                args=ocp.args.Composite(
-                    **{name: as_tree(item) for name, item in items.items()},
-                    progress=ocp.args.JsonSave(described),
-                    digests=ocp.args.JsonSave(found),
-                ),
-                metrics=progress.scores or None,
-            )
+            saved = _save(self.manager, step, _items(state), progress)
         if not saved and step not in self.manager.all_steps():
             raise UserError(
                 f"{self.folder} has a checkpoint beyond step {step}, so this one was not saved: "
@@ -148,45 +137,52 @@ class Checkpoints:
 def save_params(folder: Path, config: Config, params: Params) -> None:
     """A checkpoint of parameters alone, at step 0, of a model that comes from elsewhere: enough to
     translate, and to begin with (--from)."""
-    progress, items = asdict(Progress(settings=kept_settings(config))), {"params": params}
-    found = digests(items, progress | {"step": 0})
     at_once = ocp.CheckpointManagerOptions(
         enable_async_checkpointing=False,  # copies nothing
         temporary_path_class=OnDisk,
     )
     with closing(open_checkpoints(folder.absolute() / "checkpoints", at_once)) as manager:
         try:
-            manager.save(
-                0,
-                args=ocp.args.Composite(
-                    params=as_tree(params),
-                    progress=ocp.args.JsonSave(progress),
-                    digests=ocp.args.JsonSave(found),
-                ),
-            )
+            _save(manager, 0, {"params": params}, Progress(settings=kept_settings(config)))
         except ValueError as error:  # what Orbax makes of a full disk
             raise OSError(None, first_line(error), str(folder)) from error
+
+
+def _save(manager, step: int, items: dict, progress: Progress) -> bool:
+    """Whether Orbax accepts a checkpoint of this step."""
+    described = asdict(progress)
+    arrays = {  # file by file: by default all are gathered in memory first
+        name: ocp.args.PyTreeSave(item, ocdbt_target_data_file_size=DATA_FILE)
+        for name, item in items.items()
+    }
+    args = ocp.args.Composite(
+        **arrays,
+        progress=ocp.args.JsonSave(described),
+        digests=ocp.args.JsonSave(digests(items, described | {"step": step})),
+    )
+    return manager.save(step, args=args, metrics=progress.scores or None)
 
 
 def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
     """The newest intact state of a run, in numpy.
 
-    Damaged ones that are newer are moved aside by the first process, and named. Raises UserError,
+    The first process moves damaged ones that are newer aside, and prints which. Raises UserError,
     and moves nothing, when none can be read.
     """
     manager, steps = open_to_read(folder)
+    shapes = state_shapes(config)
     errors: list[DamageError] = []
     with closing(manager):
         for step in reversed(steps):
             try:
-                state, progress = _read_state(manager, config, step)
+                items, progress = _read(manager, step, jax.eval_shape(_items, shapes))
             except DamageError as error:
                 errors.append(error)
                 continue
             check_settings(folder, step, progress.settings)
             for error in errors:
                 _move_aside(folder, error)
-            return state, progress
+            return _join(shapes, **items), progress
     reasons = "; ".join(map(str, errors))
     raise UserError(
         f"no checkpoint of {folder / 'checkpoints'} can be read ({reasons}): move the folder away "
@@ -194,14 +190,17 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
     )
 
 
-def _read_state(manager, config: Config, step: int) -> tuple[TrainState, Progress]:
-    items, described = read(manager, step, jax.eval_shape(_items, state_shapes(config)))
-    state = _join(state_shapes(config), items["params"], items["optimizer"])
-    return state, _progress(step, described)
+def _read(manager, step: int, shapes: Mapping) -> tuple[dict, Progress]:
+    """Items of these shapes, and the progress. Raises DamageError."""
+    items, described = read(manager, step, shapes)
+    try:
+        return items, Progress(**described)
+    except TypeError as error:
+        raise DamageError(step, first_line(error)) from error
 
 
 def _move_aside(folder: Path, error: DamageError) -> None:
-    """Orbax saves nothing below the highest step that it sees."""
+    """Orbax would save nothing below the highest step that it sees."""
     if jax.process_index() > 0:
         return
     aside = folder / "damaged" / f"{error.step}-{time.time_ns()}"
@@ -210,41 +209,21 @@ def _move_aside(folder: Path, error: DamageError) -> None:
     print(f"{error}: moved to {aside}")
 
 
-def _progress(step: int, described: dict) -> Progress:
-    """Raises DamageError when it is not what was saved."""
-    try:
-        progress = Progress(**described)
-        counts = (progress.epoch, progress.batch, progress.waited, progress.since)
-        if not all(type(number) is int and number >= 0 for number in counts):
-            raise ValueError("epoch, batch, waited or since is no count")
-        numbers = [progress.seconds, *progress.unreported.values(), *progress.scores.values()]
-        numbers += [] if progress.best is None else [progress.best]
-        if not all(type(number) is float for number in numbers):
-            raise ValueError("seconds or a score is not a number")
-        if type(progress.settings) is not dict:
-            raise ValueError("settings is no object")
-    except (TypeError, ValueError, AttributeError) as error:
-        raise DamageError(step, first_line(error)) from error
-    return progress
-
-
 def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, str]:
-    """The parameters of a run, and a few words that say which.
+    """The parameters of a run, and a label that names their checkpoint.
 
     `checkpoint`: `best` by `train.best_by` on the validation set, `last`, `average` of the last
-    `train.average_last` validated ones, `average-best` of the best `train.keep_best`, or a step. A
-    damaged one is left out with a warning, if it
-    was not asked for by its step. Raises UserError naming the steps that exist, or when all are
-    damaged.
+    `train.average_last` validated ones, `average-best` of the best `train.keep_best`, or a step.
+    Damaged ones are skipped with a warning, unless requested by their step. Raises UserError
+    naming the steps that exist, or when all are damaged.
     """
-    checkpoints = folder / "checkpoints"
     for _ in range(TRIES):
-        before, failure = files_in(checkpoints), None
+        before, failure, damaged = files_in(folder), None, []
         try:
-            params, label, damaged = _load_params(folder, config, checkpoint)
+            params, label = _load_params(folder, config, checkpoint, damaged)
         except (UserError, OSError) as error:
             failure = error
-        if not (failure or damaged) or not is_changing(checkpoints, before):
+        if not (failure or damaged) or not is_changing(folder, before):
             break
     if failure:
         raise failure
@@ -254,18 +233,17 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
 
 
 def _load_params(
-    folder: Path, config: Config, checkpoint: str
-) -> tuple[Params, str, list[DamageError]]:
-    """The parameters, which they are, and the checkpoints that were left out."""
+    folder: Path, config: Config, checkpoint: str, damaged: list[DamageError]
+) -> tuple[Params, str]:
+    """The same at one moment; checkpoints that cannot be read are added to `damaged`."""
     manager, steps = open_to_read(folder)
     shapes = {"params": jax.eval_shape(partial(init_params, config.model), jax.random.key(0))}
     scores: dict[int, float | None] = {}  # higher is better
     since = 0
-    damaged: list[DamageError] = []
     with closing(manager):
         for step in steps:
             try:
-                progress = _progress(step, read(manager, step, {})[1])
+                _, progress = _read(manager, step, {})
                 check_settings(folder, step, progress.settings)
                 scores[step] = selection_score(progress.scores, config.train.best_by)
                 since = progress.since
@@ -274,17 +252,17 @@ def _load_params(
         while scores and checkpoint not in (str(error.step) for error in damaged):
             chosen = _choose_steps(folder, scores, since, config.train, checkpoint)
             try:
-                params = average(read(manager, step, shapes)[0]["params"] for step in chosen)
+                params = average(_read(manager, step, shapes)[0]["params"] for step in chosen)
             except DamageError as error:
                 damaged.append(error)
                 del scores[error.step]
                 continue
             label = f"step {chosen[0]}" if len(chosen) == 1 else f"average of steps {chosen}"
-            return params, f"{checkpoint}: {label}", damaged
-    asked = [error for error in damaged if str(error.step) == checkpoint]
+            return params, f"{checkpoint}: {label}"
+    requested = [error for error in damaged if str(error.step) == checkpoint]
     raise UserError(
-        f"{folder}: {'; '.join(map(str, asked or damaged))}: choose another checkpoint, and leave "
-        "the model settings as that run has them"
+        f"{folder}: {'; '.join(map(str, requested or damaged))}: choose another checkpoint, and "
+        "leave the model settings as that run has them"
     )
 
 
@@ -304,20 +282,20 @@ def _choose_steps(
     settings: TrainConfig,
     checkpoint: str,
 ) -> list[int]:
-    """`scores`: the merit of each step, None if not validated; those up to `since` are of another
-    validation set."""
+    """`scores`: the selection score of each step, None if not validated; those up to `since` are of
+    another validation set."""
     steps = sorted(scores)
     validated = [step for step in steps if scores[step] is not None]
     comparable = [step for step in validated if step > since] or validated
-    by_merit = sorted(comparable, key=lambda step: (scores[step], step))
+    by_score = sorted(comparable, key=lambda step: (scores[step], step))
     if checkpoint == "last" or (checkpoint in NAMES and not validated):
         return steps[-1:]
     if checkpoint == "average":
         return validated[-settings.average_last :]
     if checkpoint == "average-best":
-        return sorted(by_merit[-settings.keep_best :])
+        return sorted(by_score[-settings.keep_best :])
     if checkpoint == "best":
-        return by_merit[-1:]
+        return by_score[-1:]
     if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(
@@ -332,21 +310,16 @@ def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
 
 
 def _items(state: TrainState) -> dict:
-    result = state.result
-    return {"params": result, "optimizer": _optimizer_item(state, result is not state.params)}
-
-
-def _optimizer_item(state: TrainState, is_average: bool) -> dict:
-    """What Orbax stores beside the parameters; a random key travels as its two words. With
-    `is_average` the model is an average of weights, and those of the next update are here too."""
+    """What Orbax stores. If the model is an average of weights, those of the next update belong to
+    the optimizer; a random key is stored as its two words."""
+    [opt_state] = filter(jax.tree.leaves, state.opt_state)  # one part of the chain has arrays
     key = jax.random.key_data(state.key)
-    [opt_state] = filter(jax.tree.leaves, state.opt_state)  # of the parts of the chain one has any
-    item = {"step": state.step, "opt_state": opt_state, "key": key}
-    if is_average:
-        item["params"] = state.params
+    optimizer = {"step": state.step, "opt_state": opt_state, "key": key}
+    if state.result is not state.params:
+        optimizer["params"] = state.params
     if state.norm_average is not None:
-        item["usual_norm"] = state.norm_average
-    return item
+        optimizer["usual_norm"] = state.norm_average
+    return {"params": state.result, "optimizer": optimizer}
 
 
 def _join(shapes: TrainState, params: Params, optimizer: dict) -> TrainState:

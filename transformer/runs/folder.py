@@ -7,7 +7,7 @@ runs/NAME/
     checkpoints/STEP/      params, optimizer, progress and digests (checkpoints.py)
     damaged/               checkpoints in which something was not what was saved
     skipped/STEP/          updates that were skipped and ended training (skipped.py)
-    starts.jsonl           where and with what it was trained (starts.py)
+    starts.jsonl           the launch log: where and with what it was trained
     metrics.jsonl          one line a report; tensorboard/ has the same, and wandb/ with --wandb
     profile/               what `--profile` saw
     eval/                  translations and scores of test sets
@@ -18,15 +18,25 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
 from transformer.config.resuming import FILES, SCHEDULE, falls_from, identity, setting_flag
-from transformer.config.settings import FORMER_DEFAULTS, by_name, differing_fields
+from transformer.config.rules import check_limits
+from transformer.config.settings import (
+    FORMER_DEFAULTS,
+    Count,
+    Number,
+    Positive,
+    by_name,
+    differing_fields,
+)
 from transformer.errors import UserError
-from transformer.machine.files import is_locked, sync, sync_tree, write_text
+from transformer.machine.files import append_text, is_locked, sync, sync_tree, write_text
 
 
 def load_run_config(folder: Path) -> Config:
@@ -226,3 +236,46 @@ def _refuse(folder: Path, differences: Mapping[str, tuple[object, object]], why:
         f"{folder} holds a run with other settings ({shown}){why and f', and {why}'}: "
         f"resume it with {own}, or choose another folder with --run{weights}"
     )
+
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "sentencepiece", "numpy")
+"""Their versions are logged."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A start of train.py: a line of starts.jsonl.
+
+    step, seconds  how many updates had been done, and in which time
+    unit, count    "core" or "device", and how many of them work
+    name           which processor or device
+    looked         the data summary
+    changed        settings that a resumed run has changed
+    """
+
+    step: Count
+    seconds: Number
+    unit: Literal["core", "device"]
+    count: Positive
+    name: str
+    looked: str = ""
+    changed: str = ""
+
+
+def record_launch(folder: Path, launch: Launch, program: str) -> None:
+    """Adds a line, with the versions of this program and of its libraries."""
+    versions = {"program": program} | {name: version(name) for name in PACKAGES}
+    append_text(folder / "starts.jsonl", json.dumps(asdict(launch) | {"versions": versions}) + "\n")
+
+
+def read_launches(folder: Path) -> list[Launch]:
+    """Those of a run; damaged lines are skipped, and runs of early versions have none."""
+    path, launches = folder / "starts.jsonl", []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, UserError):
+            values = json.loads(line)
+            values.pop("versions")
+            launch = Launch(**values)
+            check_limits(launch)
+            launches.append(launch)
+    return launches

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from transformer.config import Config
@@ -26,7 +27,7 @@ def keep_skipped(
     checkpoints = Checkpoints(place, config)
     checkpoints.save(state, Progress())
     checkpoints.close()
-    if checkpoints.first:
+    if jax.process_index() == 0:
         ids = {name: value for name, value in vars(batch).items() if value is not None}
         np.savez(place / "batch.npz", **ids)
         text = "".join(f"{sentence}\n" for sentence in sentences)

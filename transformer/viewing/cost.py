@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer.runs.launches import Launch
+from transformer.runs.folder import Launch
 
 WATTS = {"core": 10, "device": 400}
 """An assumption, with memory and cooling: of a core of a server, and of a GPU or TPU at work."""

@@ -26,7 +26,7 @@ from transformer.evaluation.scores import bleu_metric
 from transformer.machine.files import write_text
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params
-from transformer.runs.launches import Launch
+from transformer.runs.folder import Launch
 from transformer.viewing.attention import AttentionMap, attention_maps
 from transformer.viewing.cost import WATTS, kilowatt_hours, unit_hours
 from transformer.viewing.curves import curves
