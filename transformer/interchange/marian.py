@@ -22,25 +22,19 @@ from transformer.interchange.marian_config import (
 )
 from transformer.interchange.marian_weights import (
     ParameterMapping,
-    check_aliases,
     has_sinusoids,
-    name_in,
     read_params,
-    unknown_names,
     write_params,
 )
 from transformer.interchange.model import ORIGIN, load_translator, longest_sequence
 from transformer.interchange.standalone import standalone_model
 from transformer.interchange.weights import (
-    Weights,
-    check_shapes,
     checked,
     open_weights,
     read_json,
     save_arrays,
 )
 from transformer.model.batch import BOS, EOS, PAD, UNK
-from transformer.model.params import Params
 from transformer.runs.load import Run
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -100,8 +94,8 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
         decode=replace(decode, max_source_length=longest - 1),
     )
     _check_config(config)
-    correspondence = ParameterMapping(model, *pieces)
-    return Run(config, _params(correspondence, weights, weights_file), tokenizers)
+    params = read_params(ParameterMapping(model, *pieces), weights, weights_file)
+    return Run(config, params, tokenizers)
 
 
 def load_any(folder: Path, checkpoint: str = "best") -> Run:
@@ -273,22 +267,6 @@ def _check_config(config: Config) -> None:
         check(config)
     except UserError as error:
         raise UserError(f"config.json: {error}") from error
-
-
-def _params(correspondence: ParameterMapping, weights: Weights, file: Path) -> Params:
-    unknown = unknown_names(correspondence, weights)
-    if unknown:
-        raise UserError(f"{file} holds {unknown[0]}, which no MarianMTModel has")
-    expected = {
-        name_in(correspondence, weights, name): shape
-        for name, shape in correspondence.their_shapes().items()
-    }
-    check_shapes(weights.shapes, expected, file)
-    check_aliases(correspondence, weights, file)
-    rows = len(correspondence.target.names)
-    if weights.shapes.get("final_logits_bias", (1, rows)) != (1, rows):
-        raise UserError(f"{file}: final_logits_bias has not the shape {(1, rows)}")
-    return read_params(correspondence, weights, file)
 
 
 def write_marian(folder: Path, model: Run, card: str) -> None:

@@ -1,7 +1,7 @@
-"""What the JSON files of a Hugging Face MarianMTModel say, as our settings, and the other way.
+"""The JSON files of a Hugging Face MarianMTModel as our settings, and the other way.
 
 Each field is used, or has no effect on translations, or must have the one value that changes
-nothing; whatever else is found is refused by its name.
+nothing; any other is refused by its name.
 https://github.com/huggingface/transformers/blob/main/src/transformers/models/marian/configuration_marian.py
 """
 
@@ -19,12 +19,12 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
 }  # fmt: skip
 EPSILON = 1e-5
-"""Of their layer normalisation, always."""
+"""Of their layer normalisation; it is no field."""
 HELD: dict[str, Collection | None] = {
     **SHAPE,
     **TRAINING,
     "norm": ("post",),
-    "norm_epsilon": ANY,  # `refuse` has the range
+    "norm_epsilon": ANY,  # `refuse` limits it
     "activation": {*ACTIVATIONS.values()},
     "positions": ("sinusoidal", "learned"),
 }
@@ -36,18 +36,6 @@ HELD_OF_SEARCH = {
 }  # fmt: skip
 """Settings of `decode` that generation_config.json has, or that change no translation."""
 
-USED = {
-    "vocab_size", "decoder_vocab_size", "max_position_embeddings", "encoder_layers",
-    "encoder_ffn_dim", "encoder_attention_heads", "decoder_layers", "decoder_ffn_dim",
-    "decoder_attention_heads", "activation_function", "d_model", "dropout", "attention_dropout",
-    "activation_dropout", "decoder_start_token_id", "scale_embedding", "pad_token_id",
-    "eos_token_id", "share_encoder_decoder_embeddings", "tie_word_embeddings", "num_hidden_layers",
-    "static_position_embeddings",
-}  # fmt: skip
-SIZES = (
-    "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
-    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
-)  # fmt: skip
 WITHOUT_EFFECT = {
     "_name_or_path", "_num_labels", "architectures", "dtype", "torch_dtype", "transformers_version",
     "model_type", "use_cache", "init_std", "id2label", "label2id", "num_labels", "problem_type",
@@ -58,16 +46,9 @@ WITHOUT_EFFECT = {
     "finetuning_task", "tf_legacy_loss", "attn_implementation", "_attn_implementation",
     "_from_model_config", "output_logits", "temperature", "top_k", "top_p", "typical_p",
     "epsilon_cutoff", "eta_cutoff", "extra_pos_embeddings", "output_past", "low_memory",
-    "language", "xla_device", "_attn_implementation_autoset",
+    "language", "xla_device", "_attn_implementation_autoset", "static_position_embeddings",
 }  # fmt: skip
-"""Labels, provenance, and what is for training, for drawing or for other kinds of models."""
-GENERATION = {
-    "num_beams", "length_penalty", "early_stopping", "max_length", "max_new_tokens",
-    "bad_words_ids", "suppress_tokens", "forced_eos_token_id", "renormalize_logits",
-    "min_length", "no_repeat_ngram_size", "repetition_penalty",
-    "decoder_start_token_id", "pad_token_id", "eos_token_id",
-}  # fmt: skip
-"""Used, from generation_config.json or, where there is none, from config.json."""
+"""Labels, provenance, what the weights say, and what is for training, sampling or other models."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "do_sample": (False,), "num_return_sequences": (1,), "num_beam_groups": (1,),
     "encoder_repetition_penalty": (1.0,), "encoder_no_repeat_ngram_size": (0,),
@@ -77,12 +58,29 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Values that change nothing; None never does."""
 OFF = (False, 0, 0.0, "", [], {})
 """Values of other fields that mean that something is not done."""
-RANGES = {
+SETTINGS = {
+    "d_model": "d_model", "encoder_layers": "encoder_layers", "decoder_layers": "decoder_layers",
+    "num_hidden_layers": "encoder_layers", "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "num_heads", "encoder_ffn_dim": "d_ff", "decoder_ffn_dim": "d_ff",
+    "activation_function": "activation", "dropout": "dropout",
+    "attention_dropout": "attention_dropout", "activation_dropout": "activation_dropout",
+    "scale_embedding": "embedding_scale",
+}  # fmt: skip
+"""Fields and our setting for each; fields for the same setting must have the same value."""
+DEFAULTS = {
+    "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0, "embedding_scale": False,
+}  # fmt: skip
+"""Values of these settings where the field is missing; others must be there."""
+SIZES = (
+    "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
+)  # fmt: skip
+RANGES = dict.fromkeys(SIZES, (1, 2**31 - 1)) | {
     "num_beams": (1, 1000), "length_penalty": (0, 10), "max_length": (2, 100_000),
     "max_new_tokens": (1, 100_000), "min_length": (0, 100_000),
     "no_repeat_ngram_size": (0, 100), "repetition_penalty": (0.01, 100),
 }  # fmt: skip
-"""Least and most of what a search can do."""
+"""The least and the largest value."""
 STOPS = {False: "heuristic", True: "full", "never": "bound"}
 KINDS = {
     int: (
@@ -106,21 +104,25 @@ KINDS = {
     str: (("activation_function", "model_type"), "a name"),
     list: (("bad_words_ids", "suppress_tokens"), "a list"),
 }  # fmt: skip
-"""What the fields that are used must be, and what that is called."""
+"""The fields that are used: their types, and what an error message calls these."""
 
 
-def check_fields(fields: dict[str, Any], file: str, used: set[str]) -> None:
-    """Raises UserError naming a field that is not of its kind, or whose value matters and is not
-    what we can do."""
+def check_fields(fields: dict[str, Any], file: str) -> None:
+    """Raises UserError naming a field of another type or size, or one that is not known and whose
+    value may change translations."""
+    known = WITHOUT_EFFECT.copy()
     for kind, (names, called) in KINDS.items():
+        known.update(names)
         for name in names:
             value = fields.get(name)
             is_flag = isinstance(value, bool) and kind not in (bool, (bool, str))
             if value is not None and (not isinstance(value, kind) or is_flag):
                 raise UserError(f"{file}: {name} is {value!r}: it must be {called}")
+    for name, (least, most) in RANGES.items():
+        if (value := fields.get(name)) is not None and not least <= value <= most:
+            raise UserError(f"{file}: {name} is {value!r:.60}: it must be {least} to {most:,}")
     for name, value in fields.items():
-        known = name in used | WITHOUT_EFFECT or value is None
-        if not known and value not in NEUTRAL.get(name, OFF):
+        if name not in known and value is not None and value not in NEUTRAL.get(name, OFF):
             only = " or ".join(map(repr, NEUTRAL.get(name, ())))
             only = f" (only {only})" if only else ""
             raise UserError(f"{file}: {name} is {value!r:.60}, which this program cannot do{only}")
@@ -128,31 +130,24 @@ def check_fields(fields: dict[str, Any], file: str, used: set[str]) -> None:
 
 def check_config(fields: dict[str, Any]) -> None:
     """Raises UserError when config.json is not one that `model_config` can follow."""
-    if fields.get("model_type") != "marian":
-        kind = fields.get("model_type")
+    if (kind := fields.get("model_type")) != "marian":
         raise UserError(
             f"config.json: model_type is {kind!r:.60}: only 'marian', a MarianMTModel of "
             "transformers, can be converted"
         )
-    check_fields(fields, "config.json", USED | GENERATION)
-    for name in SIZES:
-        value = fields.get(name)
-        if value is None:
+    check_fields(fields, "config.json")
+    for name in (*SIZES, "activation_function"):
+        if fields.get(name) is None:
             raise UserError(f"config.json lacks {name}")
-        if not 0 < value < 2**31:
-            raise UserError(f"config.json: {name} is {value!r}: it must be a number from 1")
-    same = [
-        ("encoder_attention_heads", "decoder_attention_heads"),
-        ("encoder_ffn_dim", "decoder_ffn_dim"),
-        ("encoder_layers", "num_hidden_layers"),
-    ]
-    for a, b in same:
-        if b in fields and fields[a] != fields[b]:
+    first: dict[str, str] = {}
+    for theirs, ours in SETTINGS.items():
+        other = first.setdefault(ours, theirs)
+        if theirs in fields and fields[theirs] != fields[other]:
             raise UserError(
-                f"config.json: {a} is {fields[a]} and {b} is {fields[b]}: they must be the same"
+                f"config.json: {other} is {fields[other]} and {theirs} is {fields[theirs]}: they "
+                "must be the same"
             )
-    activation = fields.get("activation_function")
-    if activation not in ACTIVATIONS:
+    if (activation := fields["activation_function"]) not in ACTIVATIONS:
         raise UserError(
             f"config.json: activation_function is {activation!r}: only {', '.join(ACTIVATIONS)}"
         )
@@ -165,48 +160,39 @@ def _value(fields: dict[str, Any], name: str, default: Any) -> Any:
 
 
 def model_config(fields: dict[str, Any], rows: tuple[int, int], positions: str) -> ModelConfig:
-    """The shape of the model, of fields that are checked; `rows` are those of its tables in our
-    numbering."""
+    """The shape of the model, of fields that are checked; `rows`: the sizes of our tables."""
     shares = _value(fields, "share_encoder_decoder_embeddings", True)
     ties = _value(fields, "tie_word_embeddings", True)
+    settings = DEFAULTS | {
+        ours: fields[theirs] for theirs, ours in SETTINGS.items() if fields.get(theirs) is not None
+    }
+    settings["activation"] = ACTIVATIONS[settings["activation"]]
     return ModelConfig(
         source_vocab_size=rows[0],
         target_vocab_size=rows[1],
-        encoder_layers=fields["encoder_layers"],
-        decoder_layers=fields["decoder_layers"],
-        d_model=fields["d_model"],
-        num_heads=fields["encoder_attention_heads"],
-        d_ff=fields["encoder_ffn_dim"],
-        dropout=_value(fields, "dropout", 0.1),
-        attention_dropout=_value(fields, "attention_dropout", 0.0),
-        activation_dropout=_value(fields, "activation_dropout", 0.0),
         norm="post",
         norm_epsilon=EPSILON,
-        activation=ACTIVATIONS[fields["activation_function"]],
         attention_bias=True,
         output_bias=True,
         tying="none" if not ties else "all" if shares else "target",
-        embedding_scale=_value(fields, "scale_embedding", False),
         positions=positions,
         max_positions=fields["max_position_embeddings"],
+        **settings,
     )
 
 
 def decode_config(
     fields: dict[str, Any], file: str, config: dict[str, Any], ours: dict[int, int]
 ) -> DecodeConfig:
-    """How it translates; `config` is config.json, `ours` our id for each of theirs."""
-    check_fields(fields, file, GENERATION | (USED if file == "config.json" else set()))
+    """How it translates; `config`: config.json, `ours`: our id for each of theirs."""
+    check_fields(fields, file)
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         if fields.get(name) not in (None, config.get(name), [config.get(name)]):
             raise UserError(
                 f"{file}: {name} is {fields[name]!r}, and config.json has {config.get(name)!r}"
             )
-    for name, (least, most) in RANGES.items():
-        if (value := fields.get(name)) is not None and not least <= value <= most:
-            raise UserError(f"{file}: {name} is {value!r:.60}: it must be {least} to {most:,}")
     more = _value(fields, "max_new_tokens", 0)
-    longest = more or _value(fields, "max_length", 20) - 1  # what it begins with counts there
+    longest = more or _value(fields, "max_length", 20) - 1  # there the start token counts
     beam, penalty = _value(fields, "num_beams", 1), _value(fields, "repetition_penalty", 1.0)
     if beam == 1 and penalty != 1:
         raise UserError(
@@ -240,7 +226,7 @@ def decode_config(
 
 
 def _forbidden(file: str, words: list, ours: dict[int, int]) -> set[int]:
-    """Our ids of what must not be chosen."""
+    """Our ids of the tokens that must not be chosen."""
     if not all(isinstance(tokens, list) and len(tokens) == 1 for tokens in words):
         raise UserError(f"{file}: bad_words_ids holds words of several tokens: only single ones")
     found = [tokens[0] for tokens in words]
@@ -254,25 +240,14 @@ def their_config(model: ModelConfig, decode: DecodeConfig, tokens: dict[str, int
     """config.json: the inverse of `model_config`. Raises UserError for what they cannot have."""
     refuse(model, decode)
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    settings = {theirs: getattr(model, ours) for theirs, ours in SETTINGS.items()}
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
         "vocab_size": tokens["source_size"],
         "decoder_vocab_size": tokens["target_size"],
-        "d_model": model.d_model,
-        "encoder_layers": model.encoder_layers,
-        "decoder_layers": model.decoder_layers,
-        "num_hidden_layers": model.encoder_layers,
-        "encoder_attention_heads": model.num_heads,
-        "decoder_attention_heads": model.num_heads,
-        "encoder_ffn_dim": model.d_ff,
-        "decoder_ffn_dim": model.d_ff,
-        "activation_function": activations[model.activation],
-        "dropout": model.dropout,
-        "attention_dropout": model.attention_dropout,
-        "activation_dropout": model.activation_dropout,
-        "scale_embedding": model.embedding_scale,
+        **settings | {"activation_function": activations[model.activation]},
         "share_encoder_decoder_embeddings": model.tying == "all",
         "tie_word_embeddings": model.tying != "none",
         "max_position_embeddings": tokens["positions"],
@@ -311,23 +286,16 @@ def refuse(model: ModelConfig, decode: DecodeConfig) -> None:
     """Raises UserError for what a MarianMTModel cannot hold, and says what to use instead."""
     check_held(model, HELD, "a MarianMTModel")
     if lost := not_held(decode, HELD_OF_SEARCH):
-        warnings.warn(f"a MarianMTModel has no place for {', '.join(lost)}", stacklevel=4)
-    reasons = [
-        (
-            model.norm_epsilon > EPSILON,
-            f"model.norm_epsilon {model.norm_epsilon}: a MarianMTModel has {EPSILON}",
-        ),
-        (
-            decode.repetition_penalty != 1 and decode.beam_size == 1,
+        warnings.warn(f"a MarianMTModel has no field for {', '.join(lost)}", stacklevel=4)
+    if model.norm_epsilon > EPSILON:
+        raise UserError(f"model.norm_epsilon {model.norm_epsilon}: a MarianMTModel has {EPSILON}")
+    if decode.repetition_penalty != 1 and decode.beam_size == 1:
+        raise UserError(
             "decode.repetition_penalty in greedy search is another one in transformers: give "
-            "--decode.beam-size",
-        ),
-        (
-            decode.normalisation != "length" and decode.alpha > 0,
-            "decode.normalisation gnmt is nothing that transformers knows: give "
-            "--decode.normalisation length, and the --decode.alpha that goes with it",
-        ),
-    ]
-    for is_so, reason in reasons:
-        if is_so:
-            raise UserError(reason)
+            "--decode.beam-size"
+        )
+    if decode.normalisation != "length" and decode.alpha > 0:
+        raise UserError(
+            "decode.normalisation gnmt does not exist in transformers: give "
+            "--decode.normalisation length, and the --decode.alpha that goes with it"
+        )

@@ -1,7 +1,7 @@
 """Our parameters and those of Hugging Face's MarianMTModel, name by name, in both directions.
 
 Their linear layers hold [outputs, inputs], ours inputs first. Their sinusoids have all sines before
-all cosines, ours in turns: so the features of the model, everywhere, are put in another order.
+all cosines, ours interleave them: so the features of the model change their order everywhere.
 https://github.com/huggingface/transformers/blob/main/src/transformers/models/marian/modeling_marian.py
 """
 
@@ -22,6 +22,7 @@ from transformer.interchange.weights import (
     Shapes,
     Weights,
     as_float32,
+    check_shapes,
     from_names,
     shapes_of,
 )
@@ -29,12 +30,12 @@ from transformer.model.layers import sinusoids
 from transformer.model.params import Params, by_name
 
 OUT_OF_REACH = -100.0
-"""The logit's bias of a PAD that they do not have: it gets no probability, and label smoothing can
-bear it."""
+"""The logit's bias of a PAD that they do not have: no probability, and a finite smoothed loss."""
 
 ABSENT = (".b_q", ".b_k", ".b_v", ".b_o", "output_bias")
-"""What our models may do without."""
+"""Parameters that our models may lack."""
 POSITIONS = "model.{}.embed_positions.weight"
+BIAS = "final_logits_bias"
 SHARED, OUTPUT = "model.shared.weight", "lm_head.weight"
 SOURCE, TARGET = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 ALIASES = {
@@ -49,7 +50,7 @@ class Pair(NamedTuple):
     """One of our parameters (in a stack: of one layer), and theirs.
 
     `is_linear`: theirs is transposed. `features`: the axis of ours, seen as a matrix, that has the
-    features of the model. `pieces`: whose ids its rows are numbered by.
+    features of the model. `pieces`: the vocabulary that numbers its rows.
     """
 
     ours: str
@@ -62,7 +63,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class ParameterMapping:
-    """The parameters of a model and how each is called there."""
+    """The parameters of a model and their names there."""
 
     model: ModelConfig
     source: Pieces
@@ -71,12 +72,10 @@ class ParameterMapping:
     def pairs(self) -> Iterator[Pair]:
         """All parameters that are learned; positions only where they are."""
         yield from self._tables()
-        for stack, count in (
-            ("encoder", self.model.encoder_layers),
-            ("decoder", self.model.decoder_layers),
-        ):
-            for layer in range(count):
-                yield from _layer(stack, layer)
+        for layer in range(self.model.encoder_layers):
+            yield from _layer("encoder", layer)
+        for layer in range(self.model.decoder_layers):
+            yield from _layer("decoder", layer)
 
     def _tables(self) -> Iterator[Pair]:
         def table(ours, theirs, pieces):
@@ -89,19 +88,16 @@ class ParameterMapping:
             yield table("target", TARGET, self.target)
         if self.model.tying == "none":
             yield table("output", OUTPUT, self.target)
-        yield Pair("embedding.output_bias", "final_logits_bias", pieces=self.target)
+        yield Pair("embedding.output_bias", BIAS, pieces=self.target)
         if self.model.positions == "learned":
             for side, stack in (("source", "encoder"), ("target", "decoder")):
                 yield Pair(f"embedding.{side}_positions", POSITIONS.format(stack), features=1)
 
     def their_shapes(self) -> Shapes:
-        """What their file must hold, the bias of the logits apart, which it may lack."""
+        """The arrays that their file must hold; the bias of the logits it may lack."""
         ours = shapes_of(self.model)
-        return {
-            pair.theirs: self._their_shape(pair, ours[pair.ours])
-            for pair in self.pairs()
-            if pair.theirs != "final_logits_bias"
-        }
+        pairs = [pair for pair in self.pairs() if pair.theirs != BIAS]
+        return {pair.theirs: self._their_shape(pair, ours[pair.ours]) for pair in pairs}
 
     def _their_shape(self, pair: Pair, ours: tuple[int, ...]) -> tuple[int, ...]:
         if pair.pieces is not None:
@@ -180,87 +176,84 @@ def to_theirs(pair: Pair, ours: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array.T if pair.is_linear else array)
 
 
-def read_params(correspondence: ParameterMapping, weights: Weights, file: Path) -> Params:
+def read_params(mapping: ParameterMapping, weights: Weights, file: Path) -> Params:
     """Their weights as our parameters, float32; only one of them is in memory twice at a time.
 
-    Raises UserError for an array with something that is not a number.
+    Raises UserError for an array that is missing, unknown, of another shape, not finite, or another
+    than the one with which config.json shares it.
     """
+    _check_arrays(mapping, weights, file)
+    _check_aliases(mapping, weights, file)
     parts: dict[str, list[Pair]] = {}
-    for pair in correspondence.pairs():
+    for pair in mapping.pairs():
         parts.setdefault(pair.ours, []).append(pair)
-    shapes, params = shapes_of(correspondence.model), {}
+    shapes, params = shapes_of(mapping.model), {}
     for name in sorted(parts, key=lambda name: -math.prod(shapes[name])):
         array = np.empty(shapes[name], np.float32)
         for pair in parts[name]:
             ours = array if pair.layer is None else array[pair.layer]
-            ours[...] = _converted(correspondence, weights, pair, ours.shape, file)
+            theirs = as_float32(_read(mapping, weights, pair), pair.theirs, file)
+            ours[...] = to_ours(pair, theirs, ours.shape)
         params[name] = jax.block_until_ready(jnp.asarray(array))
-    return from_names(correspondence.model, params)
+    return from_names(mapping.model, params)
 
 
-def _converted(
-    correspondence: ParameterMapping,
-    weights: Weights,
-    pair: Pair,
-    shape: tuple[int, ...],
-    file: Path,
-) -> np.ndarray:
-    theirs = as_float32(_read(correspondence, weights, pair), pair.theirs, file)
-    return to_ours(pair, theirs, shape)
-
-
-def _read(correspondence: ParameterMapping, weights: Weights, pair: Pair) -> np.ndarray:
-    if pair.theirs != "final_logits_bias":
-        return weights.read(name_in(correspondence, weights, pair.theirs))
+def _read(mapping: ParameterMapping, weights: Weights, pair: Pair) -> np.ndarray:
+    if pair.theirs != BIAS:
+        return weights.read(name_in(mapping, weights, pair.theirs))
     if pair.theirs in weights.shapes:
         return weights.read(pair.theirs).reshape(-1)
-    return np.zeros(len(correspondence.target.names), np.float32)
+    return np.zeros(len(mapping.target.names), np.float32)
 
 
-def check_aliases(correspondence: ParameterMapping, weights: Weights, file: Path) -> None:
+def _check_arrays(mapping: ParameterMapping, weights: Weights, file: Path) -> None:
+    expected = mapping.their_shapes()
+    positions = [POSITIONS.format(stack) for stack in ("encoder", "decoder")]
+    known = {*expected, BIAS, SHARED, SOURCE, TARGET, OUTPUT, *positions}
+    if unknown := sorted(set(weights.shapes) - known):
+        raise UserError(f"{file} holds {unknown[0]}, which no MarianMTModel has")
+    named = {name_in(mapping, weights, name): shape for name, shape in expected.items()}
+    if BIAS in weights.shapes:
+        named[BIAS] = (1, len(mapping.target.names))
+    check_shapes(weights.shapes, named, file)
+
+
+def _check_aliases(mapping: ParameterMapping, weights: Weights, file: Path) -> None:
     """Raises UserError where tables that the config shares are not the same: transformers would
     not share them either."""
-    if correspondence.model.tying == "none":
-        return
-    for table, aliases in ALIASES[correspondence.model.tying].items():
-        held = [name for name in (table, *aliases) if name in weights.shapes]
-        if len(held) < 2:
-            continue
-        first = weights.read(held[0])
-        for name in held[1:]:
-            if weights.shapes[name] != first.shape or not _equal(first, weights.read(name)):
+    aliases = {} if mapping.model.tying == "none" else ALIASES[mapping.model.tying]
+    for table, others in aliases.items():
+        held = [name for name in (table, *others) if name in weights.shapes]
+        arrays = map(weights.read, held)
+        first = next(arrays, None)
+        for name, other in zip(held[1:], arrays):
+            if not np.array_equal(first, other, equal_nan=True):
                 raise UserError(
                     f"{file}: {name} is not {held[0]}, and config.json shares them: set "
                     "tie_word_embeddings or share_encoder_decoder_embeddings to false there"
                 )
 
 
-def _equal(first: np.ndarray, second: np.ndarray) -> bool:
-    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second))
-
-
-def name_in(correspondence: ParameterMapping, weights: Weights, name: str) -> str:
+def name_in(mapping: ParameterMapping, weights: Weights, name: str) -> str:
     """The name that the file has for a table of theirs; the first one where it has none."""
-    names = (name, *ALIASES[correspondence.model.tying].get(name, ()))
+    names = (name, *ALIASES[mapping.model.tying].get(name, ()))
     return next((alias for alias in names if alias in weights.shapes), name)
 
 
-def write_params(correspondence: ParameterMapping, params: Params) -> dict[str, np.ndarray]:
+def write_params(mapping: ParameterMapping, params: Params) -> dict[str, np.ndarray]:
     """Our parameters as their weights, by their names; biases that ours lacks are zeros."""
     ours, theirs = by_name(jax.tree.map(np.asarray, params)), {}
-    width = correspondence.model.d_model
-    for pair in correspondence.pairs():
+    for pair in mapping.pairs():
         array = ours.get(pair.ours)
-        if array is None:
-            if not pair.ours.endswith(ABSENT):
-                raise ValueError(f"the model lacks {pair.ours}")
-            count = len(correspondence.target.names) if pair.pieces else width
-            theirs[pair.theirs] = np.zeros(count, np.float32)
+        if array is not None:
+            one = array if pair.layer is None else array[pair.layer]
+            theirs[pair.theirs] = to_theirs(pair, one)
+        elif pair.ours.endswith(ABSENT):
+            size = len(mapping.target.names) if pair.pieces else mapping.model.d_model
+            theirs[pair.theirs] = np.zeros(size, np.float32)
         else:
-            theirs[pair.theirs] = to_theirs(
-                pair, array if pair.layer is None else array[pair.layer]
-            )
-    theirs["final_logits_bias"] = theirs["final_logits_bias"][None]
+            raise ValueError(f"the model lacks {pair.ours}")
+    theirs[BIAS] = theirs[BIAS][None]
     return theirs
 
 
@@ -275,11 +268,3 @@ def has_sinusoids(weights: Weights, stack: str, shape: tuple[int, int]) -> bool:
     rows = jnp.arange(len(found))
     ours = np.asarray(sinusoids(rows, width))[:, np.argsort(interleave(width))]
     return bool(np.abs(found - ours).max(initial=0) < 4e-3)  # 16 bits
-
-
-def unknown_names(correspondence: ParameterMapping, weights: Weights) -> list[str]:
-    """Names in their file that a Marian model does not have."""
-    known = {*correspondence.their_shapes(), "final_logits_bias"}
-    known |= {SHARED, SOURCE, TARGET, OUTPUT}
-    known |= {POSITIONS.format(stack) for stack in ("encoder", "decoder")}
-    return sorted(name for name in weights.shapes if name not in known)
