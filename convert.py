@@ -15,21 +15,13 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
 
-from transformer.commands.convert_line import (
-    FromMarian,
-    FromSafetensors,
-    ToArgos,
-    ToCTranslate2,
-    ToMarian,
-    ToSafetensors,
-    parse_convert,
-)
+from transformer.commands import convert_line
 from transformer.commands.program import run_command
 from transformer.machine.signals import end_cleanly
 
 
 def main(words: list[str]) -> None:
-    command = parse_convert(words)
+    command = convert_line.parse_convert(words)
 
     # Slow imports come after the command line has been understood.
     from transformer.errors import UserError
@@ -42,16 +34,16 @@ def main(words: list[str]) -> None:
     devices.configure_devices("cpu")
     end_cleanly()
     {
-        FromMarian: from_marian,
-        ToMarian: to_marian,
-        ToCTranslate2: to_ctranslate2,
-        ToArgos: to_argos,
-        ToSafetensors: to_safetensors,
-        FromSafetensors: from_safetensors,
+        convert_line.FromMarian: from_marian,
+        convert_line.ToMarian: to_marian,
+        convert_line.ToCTranslate2: to_ctranslate2,
+        convert_line.ToArgos: to_argos,
+        convert_line.ToSafetensors: to_safetensors,
+        convert_line.FromSafetensors: from_safetensors,
     }[type(command)](command)
 
 
-def from_marian(command: FromMarian) -> None:
+def from_marian(command: convert_line.FromMarian) -> None:
     from transformer.data.tags import known_tags
     from transformer.interchange.marian import read_marian
     from transformer.interchange.model import new_output, save_run
@@ -69,7 +61,7 @@ def from_marian(command: FromMarian) -> None:
     )
 
 
-def to_marian(command: ToMarian) -> None:
+def to_marian(command: convert_line.ToMarian) -> None:
     import dataclasses
 
     from transformer.interchange.card import model_card
@@ -85,7 +77,7 @@ def to_marian(command: ToMarian) -> None:
     print(f"{command.folder}: MarianMTModel.from_pretrained({str(command.folder)!r})")
 
 
-def to_ctranslate2(command: ToCTranslate2) -> None:
+def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
     from transformer.interchange.comparison import compare, read_sample
     from transformer.interchange.ctranslate2 import not_carried, require, save_translator
     from transformer.interchange.marian import load_any
@@ -104,9 +96,8 @@ def to_ctranslate2(command: ToCTranslate2) -> None:
     print(f"{command.folder}: ctranslate2.Translator({str(command.folder)!r})")
 
 
-def to_argos(command: ToArgos) -> None:
-    from transformer.interchange.argos import save_package
-    from transformer.interchange.ctranslate2 import not_carried, require
+def to_argos(command: convert_line.ToArgos) -> None:
+    from transformer.interchange.ctranslate2 import not_carried, require, save_package
     from transformer.interchange.marian import load_any
 
     require()
@@ -129,7 +120,7 @@ def chosen_tag(model, language: str) -> str:
     return tag_of(tags, language) if language else ""
 
 
-def to_safetensors(command: ToSafetensors) -> None:
+def to_safetensors(command: convert_line.ToSafetensors) -> None:
     from transformer.interchange.model import new_output, save_plain
     from transformer.runs.load import load_run
 
@@ -138,7 +129,7 @@ def to_safetensors(command: ToSafetensors) -> None:
     print(f"{command.folder}: model.safetensors, config.json and tokenizer")
 
 
-def from_safetensors(command: FromSafetensors) -> None:
+def from_safetensors(command: convert_line.FromSafetensors) -> None:
     from transformer.interchange.model import load_plain, new_output, save_run
 
     with new_output(command.run) as folder:

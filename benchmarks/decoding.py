@@ -67,7 +67,12 @@ from transformer.data.batching import pad_sources
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.scoring import log_probabilities
 from transformer.decoding.translator import search_batch
-from transformer.interchange.ctranslate2 import Translator, open_translator, save_model
+from transformer.interchange.ctranslate2 import (
+    Translator,
+    model_spec,
+    open_translator,
+    save_model,
+)
 from transformer.model.params import Params, init_params, tables
 
 BASELINE = "ours-float32"
@@ -120,7 +125,7 @@ def main(words: list[str]) -> None:
     print(f"{most}\nshape {command.shape}: {SHAPES[command.shape]}, vocabulary {VOCABULARY:,}\n")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        save_model(model, params, Path(folder), (NAMES, NAMES), max_length=2 * LENGTH)
+        save_model(model_spec(model, params, (NAMES, NAMES), 2 * LENGTH), Path(folder))
         for sentences in command.sentences:
             for beam in command.beams:
                 task = Task(model, Path(folder), sentences, beam)

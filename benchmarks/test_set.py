@@ -49,6 +49,7 @@ from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import (
     Translator,
+    model_spec,
     open_translator,
     save_model,
     search,
@@ -117,7 +118,7 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         limit = longest_output(config, sources, tokenizers)
         names = tuple(map(token_names, tokenizers))
-        save_model(config.model, params, Path(folder), names, max_length=limit + 1)
+        save_model(model_spec(config.model, params, names, limit + 1), Path(folder))
         outcomes = contest(
             {
                 "ours float32": (build_ours, work, "float32"),
@@ -198,11 +199,14 @@ def their_decoder(
     translator: Translator, tokenizers: Tokenizers, beam_size: int, limit: int
 ) -> Callable[[list[str], str, int], Translations]:
     """A translator of sentences, given batch_type and size; `limit`: tokens, EOS included."""
-    names = tuple(map(token_names, tokenizers))
+    source_names, target_names = map(token_names, tokenizers)
+    numbers = {name: number for number, name in enumerate(target_names)}
 
     def translate_texts(sources: list[str], batch_type: str, size: int) -> Translations:
         rows = tokenizers.source.encode(sources)
-        ids = search(translator, names, rows, beam_size, limit, batch_type, size)
+        pieces = [[source_names[token] for token in row] for row in rows]
+        found = search(translator, pieces, beam_size, limit, batch_type, size)
+        ids = [[numbers[name] for name in row] for row in found]
         cut = sum(len(row) >= limit for row in ids)
         return Translations(tokenizers.target.decode(ids), ids, cut)
 

@@ -16,8 +16,13 @@ from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange import comparison
-from transformer.interchange.argos import argos_code, save_package
-from transformer.interchange.ctranslate2 import not_carried, save_translator, token_names
+from transformer.interchange.ctranslate2 import (
+    argos_code,
+    not_carried,
+    save_package,
+    save_translator,
+    token_names,
+)
 from transformer.interchange.marian import load_any
 from transformer.model.batch import UNK
 from transformer.runs.load import Run
@@ -149,7 +154,7 @@ def test_raw_text_is_cut_by_what_was_written_as_by_the_tokenizer(
     save_translator(model, tmp_path / "model", "none")
     read = []
     search = lambda _, rows, *rest: read.append(rows) or [[] for _ in rows]  # noqa: E731
-    monkeypatch.setattr(comparison, "search_pieces", search)
+    monkeypatch.setattr(comparison, "search", search)
     lines, names = [*LINES, sources[0].upper()], token_names(lowercase)
     comparison.theirs(model, tmp_path / "model", lines, beam=2, limit=9)
     expected = [[names[token] for token in row] for row in lowercase.encode(lines) if row]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 from transformer.config import DecodeConfig, ModelConfig
+from transformer.data.piece_tokenizer import PieceTokenizer
 from transformer.errors import UserError
 from transformer.interchange import ctranslate2, marian_config
 from transformer.interchange.supported import check_held, not_held
@@ -41,3 +42,8 @@ def test_what_a_search_loses_is_named():
     decode = DecodeConfig(no_repeat_ngram=3, forbidden=(5,), beam_size=4)
     assert not_held(decode, ctranslate2.HELD_OF_SEARCH) == ["decode.no_repeat_ngram 3"]
     assert not_held(decode, marian_config.HELD_OF_SEARCH) == []
+
+
+def test_standalone_models_hold_all_that_a_tokenizer_does_around_its_model():
+    """A further field must become part of the model (`standalone_model`), or be refused."""
+    assert {field.name for field in fields(PieceTokenizer)} == {"model", "lowercase", "vocabulary"}

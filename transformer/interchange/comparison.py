@@ -21,7 +21,7 @@ from transformer.decoding.scoring import log_probabilities
 from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
-from transformer.interchange.ctranslate2 import open_translator, search_pieces, token_names
+from transformer.interchange.ctranslate2 import open_translator, search, token_names
 from transformer.interchange.model import ORIGIN
 from transformer.model.batch import EOS
 from transformer.runs.load import Run
@@ -29,12 +29,12 @@ from transformer.runs.load import Run
 FEWEST_EQUAL = 0.95
 """Of translations by float32 on both sides; below, something else than ties makes them differ."""
 TIE = 1e-3
-"""Nats: hypotheses that are no further apart, either may find the better."""
+"""Nats: of hypotheses this close either may win."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Sentences to translate, and references or none."""
+    """Sentences to translate, with references or without."""
 
     sources: list[str]
     references: list[str]
@@ -42,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two made of a sample."""
+    """The translations of a sample by one of the two."""
 
     name: str
     texts: list[str]
@@ -61,9 +61,9 @@ class Side:
 
 
 def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample | None:
-    """The first lines of a file of sentences and of one of references, or the validation set's.
+    """The first lines of a file of sentences and of one of references, or of the validation set.
 
-    None, and a word, where there is none. Raises UserError for files that cannot be read.
+    Prints why there is none, and returns None. Raises UserError for files that cannot be read.
     """
     if len(files) > 2:
         raise UserError(f"--sample takes a file of sentences and one of references, not {files}")
@@ -87,9 +87,9 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
 
 
 def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: str = "") -> None:
-    """Translates the text with both, and prints how far they agree; with a target tag, which the
-    converted model has by itself. Raises UserError when, without quantization, they differ in more
-    than ties."""
+    """Translates the text with both, and prints how far they agree; `tag` is the target tag that is
+    built into the converted model. Raises UserError when, without quantization, they differ in
+    more than ties."""
     beam = model.config.decode.beam_size
     sources = [tag + source for source in sample.sources]
     longest = max(map(len, model.tokenizers.source.encode(sources)), default=0)
@@ -149,8 +149,7 @@ def ours(model: Run, sources: list[str], beam: int, limit: int) -> Side:
 
 
 def theirs(model: Run, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
-    """CTranslate2's translations of the text as it is, with all that is in the folder, on all
-    cores."""
+    """CTranslate2's translations of raw text with the tokenizers in the folder, on all cores."""
     cutter, joiner = (
         SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
         for side in ("source", "target")
@@ -158,7 +157,7 @@ def theirs(model: Run, folder: Path, sources: list[str], beam: int, limit: int) 
     translator = open_translator(folder, "default", os.cpu_count() or 1)
     rows = cutter.encode(sources, out_type=str)
     kept = [number for number, row in enumerate(rows) if row]  # as ours, nothing of nothing
-    translate = partial(search_pieces, translator, [rows[n] for n in kept], beam, limit)
+    translate = partial(search, translator, [rows[n] for n in kept], beam, limit)
     translate()  # the first call is slower
     start = time.perf_counter()
     found = dict(zip(kept, translate()))
@@ -174,7 +173,7 @@ def theirs(model: Run, folder: Path, sources: list[str], beam: int, limit: int) 
 def print_differences(
     model: Run, sources: list[str], original: Side, converted: Side, different: list[int]
 ) -> None:
-    """Each sentence that the two translate differently, and which is likelier to our model."""
+    """Prints the sentences that the two translate differently, and which our model prefers."""
     source_rows = model.tokenizers.source.encode(sources)
     for number in different:
         a, b = (

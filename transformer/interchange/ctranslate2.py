@@ -1,11 +1,13 @@
-"""Our weights as a CTranslate2 model, which serves translators without JAX.
+"""Our weights as a CTranslate2 model, which runs without JAX, and as a package of Argos Translate.
 
 https://opennmt.net/CTranslate2; the layout is that of its ctranslate2.specs.transformer_spec.
 """
 
 import json
+import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import jax
@@ -18,13 +20,15 @@ except ModuleNotFoundError:
     Translator = None  # `require` says so
 
 from transformer.config import ModelConfig
-from transformer.data.piece_tokenizer import PieceTokenizer
+from transformer.data.languages import base_of, name_of, read_code, script_code
+from transformer.data.piece_tokenizer import PieceTokenizer, code_of
 from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
-from transformer.interchange.model import longest_sequence
+from transformer.interchange.model import longest_sequence, new_output
 from transformer.interchange.standalone import FINAL_SIGMA, standalone_model, tag_piece
 from transformer.interchange.supported import ANY, SHAPE, TRAINING, check_held, not_held
+from transformer.machine.files import atomic_file
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
@@ -35,7 +39,10 @@ if TYPE_CHECKING:
     from ctranslate2.specs.transformer_spec import (
         TransformerDecoderLayerSpec,
         TransformerEncoderLayerSpec,
+        TransformerSpec,
     )
+
+    LayerSpec = TransformerEncoderLayerSpec | TransformerDecoderLayerSpec
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
 HELD: dict[str, Collection | None] = {
@@ -46,7 +53,7 @@ HELD: dict[str, Collection | None] = {
     "activation": ACTIVATIONS,
     "positions": ("sinusoidal", "learned"),
 }
-"""Settings of `model` that a CTranslate2 model has a place for, and their values."""
+"""Settings of `model` that a CTranslate2 model can hold, and their values."""
 HELD_OF_SEARCH = {"forbidden", "max_source_length", "batch_sentences", "dtype"}
 """Settings of `decode` that are part of the model, or change no translation."""
 OUT_OF_REACH = -1e4
@@ -59,20 +66,18 @@ def require() -> None:
         raise UserError("CTranslate2 is not installed: pip install ctranslate2")
 
 
-def save_model(
+def model_spec(
     config: ModelConfig,
     params: Params,
-    folder: Path,
     names: tuple[Sequence[str], Sequence[str]],
     max_length: int,
-    quantization: str = "none",
     forbidden: Sequence[int] = (),
-) -> None:
-    """Writes the CTranslate2 model folder; positions for sentences of at most `max_length`.
+) -> "TransformerSpec":
+    """The CTranslate2 model; positions for sentences of at most `max_length`.
 
-    `names`: for each id of source and target a name of its own. PAD, BOS and what else is forbidden
-    are never chosen; their probability goes to the other tokens. Raises UserError for settings
-    that CTranslate2 does not have.
+    `names`: for each id of source and target a name of its own. PAD, BOS and forbidden ids are
+    never chosen; their probability goes to the other tokens. Raises UserError for settings that
+    CTranslate2 does not have.
     """
     from ctranslate2.specs import common_spec, transformer_spec  # with torch: not for contestants
 
@@ -90,7 +95,7 @@ def save_model(
     ]
     for stack_spec, stack, learned in stacks:
         stack_spec.scale_embeddings = config.embedding_scale
-        # Its own table has all sines before all cosines; ours must travel with the weights.
+        # Its own table has all sines before all cosines; ours must be saved with the weights.
         encoding = sinusoids(jnp.arange(max_length), config.d_model) if learned is None else learned
         stack_spec.position_encodings.encodings = np.asarray(encoding)
         if stack.norm is not None:
@@ -112,6 +117,11 @@ def save_model(
     spec.config.eos_token, spec.config.unk_token = target_names[EOS], target_names[UNK]
     spec.config.add_source_bos, spec.config.add_source_eos = False, True
     spec.config.layer_norm_epsilon = config.norm_epsilon
+    return spec
+
+
+def save_model(spec: "TransformerSpec", folder: Path, quantization: str = "none") -> None:
+    """Writes the model's folder."""
     spec.validate()
     spec.optimize(quantization=None if quantization == "none" else quantization)
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,15 +134,9 @@ def save_translator(model: Run, folder: Path, quantization: str, tag: str = "") 
     With a target tag it is a model of this one language: CTranslate2 puts the tag before all text.
     """
     config, (source, target) = model.config, model.tokenizers
-    save_model(
-        config.model,
-        model.params,
-        folder,
-        tuple(map(token_names, model.tokenizers)),
-        max_length=longest_sequence(config),
-        quantization=quantization,
-        forbidden=config.decode.forbidden,
-    )
+    names, length = tuple(map(token_names, model.tokenizers)), longest_sequence(config)
+    spec = model_spec(config.model, model.params, names, length, config.decode.forbidden)
+    save_model(spec, folder, quantization)
     (folder / "source.spm").write_bytes(standalone_model(source, keeps_tags=not tag))
     (folder / "target.spm").write_bytes(standalone_model(target))
     if tag:
@@ -142,8 +146,56 @@ def save_translator(model: Run, folder: Path, quantization: str, tag: str = "") 
         path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 
 
+def argos_code(code: str) -> str:
+    """Argos Translate's code of a language: that of ISO 639, except for traditional Chinese."""
+    return "zt" if (base_of(code), script_code(code)) == ("zh", "Hant") else base_of(code)
+
+
+def save_package(model: Run, file: Path, quantization: str, tag: str = "") -> None:
+    """Writes a package of Argos Translate, which LibreTranslate installs too: a zip archive of one
+    folder with a CTranslate2 model, the SentencePiece model of the source, and metadata
+    (https://github.com/argosopentech/argos-translate, argostranslate/package.py).
+
+    It has one language pair: of a model with target tags, `tag` is that of its language. Raises
+    UserError for what Argos Translate could not use.
+    """
+    data = model.config.data
+    if file.suffix != ".argosmodel":
+        raise UserError(f"{file}: Argos Translate wants a name that ends in .argosmodel")
+    if (tags := model.tokenizers.source.tags) and not tag:
+        raise UserError(
+            "a package of Argos Translate has one target language, and this model has several: "
+            f"choose one with --target ({known_tags(tags)})"
+        )
+    languages = {"source": data.source, "target": code_of(tag) if tag else data.target}
+    for side in data.sides:
+        if read_code(code := languages[side]) is None:
+            raise UserError(f"data.{side} ({code!r}) must be a language's code, such as en")
+    source, target = map(argos_code, languages.values())
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.9",
+        "from_code": source,
+        "from_name": name_of(data.source),
+        "to_code": target,
+        "to_name": name_of(languages["target"]),
+    }
+    with (
+        new_output(file, atomic_file) as archive,
+        TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary,
+    ):
+        root = Path(temporary) / f"translate-{source}_{target}-1_0"
+        save_translator(model, root / "model", quantization, tag)
+        (root / "sentencepiece.model").write_bytes(standalone_model(model.tokenizers.source))
+        text = json.dumps(metadata, indent=2) + "\n"
+        (root / "metadata.json").write_text(text, encoding="utf-8")
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+            for path in sorted(root.rglob("*")):
+                package.write(path, path.relative_to(temporary))
+
+
 def not_carried(model: Run, tag: str = "") -> list[str]:
-    """What a translator's export leaves to those who use it, or loses: a sentence for each."""
+    """What an exported translator loses, or leaves to the program that uses it: a sentence each."""
     source, target = model.tokenizers
     decode = model.config.decode
     search = [f"decode.{name} {getattr(decode, name)}" for name in ("beam_size", "alpha")]
@@ -160,8 +212,8 @@ def not_carried(model: Run, tag: str = "") -> list[str]:
 
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
-    """The piece behind each id; one that has no name, or another's, is called by its id. Target
-    tags are called as source.spm cuts them."""
+    """The piece of each id; one without a name, or with another's, is named by its id. Target tags
+    have the names that source.spm gives them."""
     names, taken, tags = [], set(), {*tokenizer.tags}
     for number, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
         name = tag_piece(piece) if piece in tags else piece
@@ -183,33 +235,16 @@ def open_translator(folder: Path, compute_type: str, threads: int, workers: int 
 
 def search(
     translator: Translator,
-    names: tuple[Sequence[str], Sequence[str]],
-    rows: Sequence[Sequence[int]],
-    beam_size: int,
-    limit: int,
-    batch_type: str = "examples",
-    batch_size: int = 32,
-) -> list[list[int]]:
-    """The ids of the best translation of each row of source ids, without EOS on either side.
-
-    No length penalty; at most `limit` tokens, EOS included; `names` as in `save_model`.
-    """
-    source_names, target_names = names
-    ids = {name: number for number, name in enumerate(target_names)}
-    pieces = [[source_names[token] for token in row] for row in rows]
-    found = search_pieces(translator, pieces, beam_size, limit, batch_type, batch_size)
-    return [[ids[name] for name in row] for row in found]
-
-
-def search_pieces(
-    translator: Translator,
     rows: Sequence[Sequence[str]],
     beam_size: int,
     limit: int,
     batch_type: str = "examples",
     batch_size: int = 32,
 ) -> list[list[str]]:
-    """`search` from pieces to pieces."""
+    """The pieces of the best translation of each row of pieces, without EOS on either side.
+
+    No length penalty; at most `limit` tokens, EOS included.
+    """
     results = translator.translate_batch(
         rows,
         batch_type=batch_type,
@@ -223,10 +258,7 @@ def search_pieces(
     return [result.hypotheses[0] for result in results]
 
 
-def set_layer(
-    spec: "TransformerEncoderLayerSpec | TransformerDecoderLayerSpec",
-    layer: Layer,
-) -> None:
+def set_layer(spec: "LayerSpec", layer: Layer) -> None:
     """Sets a layer of CTranslate2's to the weights of ours, sublayer by sublayer."""
     queries, keys, values = inward(layer.self_attention)
     fuse(spec.self_attention.linear[0], queries, keys, values)

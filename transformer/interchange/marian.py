@@ -1,6 +1,7 @@
 """Hugging Face's MarianMTModel folders (OPUS-MT): in as runs, and runs out as such folders."""
 
 import json
+import os
 import re
 import warnings
 from dataclasses import replace
@@ -40,18 +41,18 @@ from transformer.runs.load import Run
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 SPECIAL = (("pad", "<pad>"), ("eos", "</s>"), ("unk", "<unk>"))
 MORE_ROWS = 2**20
-"""By so many a table may be larger than its vocabulary."""
+"""Rows that a table may have beyond its vocabulary."""
 MOST_WITHOUT_IDS = 0.02
 """Share of a SentencePiece model's pieces that the vocabulary may lack. OPUS-MT's own folders lack
 at most 94 of 32,000 (0.3 %); a model of another language shares few pieces."""
 LONGEST = 512
-"""Tokens that their tokenizer lets a sentence have, if its files do not say."""
+"""Tokens of a sentence, where their tokenizer has no limit."""
 
 
 def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
-    """The model in a folder of theirs; languages as its tokenizer names them, or as given.
+    """The model in a folder of theirs; the languages are those of its tokenizer by default.
 
-    Raises UserError for a folder that is damaged, or of a model that ours cannot be.
+    Raises UserError for a folder that is damaged, or of a model that ours cannot represent.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder")
@@ -71,20 +72,18 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
     _check_sizes(fields, pieces)
     ours = {theirs: number for number, theirs in enumerate(pieces[1].order)}
     own = folder / "generation_config.json"
-    searched, file = (read_json(own), own.name) if _is_named(own) else (fields, "config.json")
+    searched, file = (read_json(own), own.name) if os.path.lexists(own) else (fields, "config.json")
     decode = decode_config(searched, file, fields, ours)
     longest = _longest(tokens, model.max_positions)
-    tokenizers = Tokenizers(
-        *(
-            PieceTokenizer(_cutter(folder / f"{side}.spm"), vocabulary=of_side)
-            for side, of_side in zip(("source", "target"), pieces)
-        )
-    )
+    models = [
+        load_tokenizer(checked(folder / f"{side}.spm")).model for side in ("source", "target")
+    ]
+    tokenizers = Tokenizers(*(PieceTokenizer(m, vocabulary=own) for m, own in zip(models, pieces)))
     _check_ids(tokenizers, ("vocab.json", "vocab.json" if shares_pieces else "target_vocab.json"))
     config = Config(
         model=model,
         data=DataConfig(
-            dataset=f"{ORIGIN}{_printable(folder.resolve().name)}",
+            dataset=ORIGIN + "".join(c if c.isprintable() else "?" for c in folder.resolve().name),
             source=_language(source or tokens.get("source_lang") or "source"),
             target=_language(target or tokens.get("target_lang") or "target"),
             shared_vocabulary=shares_pieces,
@@ -99,7 +98,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
 
 
 def load_any(folder: Path, checkpoint: str = "best") -> Run:
-    """A run, or a folder of theirs."""
+    """The translator of a run, or of a folder of theirs."""
     config = folder / "config.json"
     if config.is_file() and _optional(config).get("model_type") == "marian":
         return read_marian(folder)
@@ -123,17 +122,8 @@ def _language(name: object) -> str:
     return name
 
 
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
-
-
-def _cutter(path: Path) -> bytes:
-    """A SentencePiece model."""
-    return load_tokenizer(checked(path)).model
-
-
 def _check_added(folder: Path, tokens: dict) -> None:
-    """Raises UserError for tokens that a tokenizer was given later, outside of its vocabulary."""
+    """Raises UserError for settings and tokens that a tokenizer has besides its vocabulary."""
     usual = {_token(tokens, which, name) for which, name in SPECIAL} | {"<s>"}
     cleans = tokens.get("clean_up_tokenization_spaces")
     if not isinstance(cleans, bool | None):
@@ -179,12 +169,8 @@ def _token(tokens: dict, which: str, usual: str) -> str:
 
 
 def _optional(path: Path) -> dict:
-    return read_json(path) if _is_named(path) else {}
-
-
-def _is_named(path: Path) -> bool:
-    """Whether there is such a name, also of a link that leads nowhere: it was to say something."""
-    return path.exists() or path.is_symlink()
+    """The fields of a file, if its name exists: a link to nowhere was meant to hold some."""
+    return read_json(path) if os.path.lexists(path) else {}
 
 
 def _weights_file(folder: Path) -> Path:
@@ -239,17 +225,18 @@ def _numbered(path: Path, ids: dict, tokens: dict, size: int | None, start: int 
 
 
 def _check_ids(tokenizers: Tokenizers, lists: tuple[str, str]) -> None:
-    """Warns of pieces of a SentencePiece model that have no id in the list of its side, which
+    """Warns of pieces of a SentencePiece model without an id in the vocabulary of its side, which
     become unknown tokens; raises UserError where they are too many."""
     for side, tokenizer, name in zip(("source", "target"), tokenizers, lists):
         pieces, known = tokenizer.pieces_of_text, set(tokenizer.vocabulary.names)
         lacking = [piece for piece in pieces if piece not in known]
         share = len(lacking) / max(1, len(pieces))
-        said = f"{side}.spm: {len(lacking):,} of {len(pieces):,} pieces have no id in {name}"
+        message = f"{side}.spm: {len(lacking):,} of {len(pieces):,} pieces have no id in {name}"
         if share > MOST_WITHOUT_IDS:
-            raise UserError(f"{said}: the two files are not of one model: fetch both again")
+            raise UserError(f"{message}: the two files are not of one model: fetch both again")
         if lacking:
-            warnings.warn(f"{said} and become unknown tokens, such as {lacking[0]!r}", stacklevel=3)
+            example = f"such as {lacking[0]!r}"
+            warnings.warn(f"{message} and become unknown tokens, {example}", stacklevel=3)
 
 
 def _check_sizes(fields: dict, pieces: tuple[Pieces, Pieces]) -> None:
@@ -270,10 +257,8 @@ def _check_config(config: Config) -> None:
 
 
 def write_marian(folder: Path, model: Run, card: str) -> None:
-    """The model as a folder of theirs, offline loadable by MarianMTModel and MarianTokenizer.
-
-    Raises UserError for what such a model cannot hold.
-    """
+    """A folder that MarianMTModel and MarianTokenizer load offline. Raises UserError for what such
+    a model cannot hold."""
     config = model.config
     sides = [_their_pieces(tokenizer) for tokenizer in model.tokenizers]
     if config.model.tying == "all" and sides[0] != sides[1]:
@@ -304,7 +289,7 @@ def write_marian(folder: Path, model: Run, card: str) -> None:
 
 
 def _their_pieces(tokenizer: Tokenizer) -> Pieces:
-    """The pieces of a tokenizer and their ids: those that it came with, or ours."""
+    """The pieces of a tokenizer and their ids: those of its own vocabulary, or ours."""
     if isinstance(tokenizer, PieceTokenizer):
         return tokenizer.vocabulary
     names = tokenizer.pieces(range(tokenizer.vocab_size))

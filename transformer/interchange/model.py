@@ -1,15 +1,15 @@
-"""A translator, whole: what a run folder holds of one, in and out."""
+"""Models of this project: run folders, and folders with plain safetensors."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from transformer.config import Config
-from transformer.config.files import from_json, to_json
+from transformer.config.files import to_json
 from transformer.config.rules import check
 from transformer.data.vocabularies import load_tokenizers, save_tokenizers
 from transformer.errors import UserError, one_line
-from transformer.interchange.weights import load_weights, save_weights
+from transformer.interchange.weights import checked, load_weights, save_weights
 from transformer.machine.files import atomic_directory
 from transformer.runs.checkpoints import save_params
 from transformer.runs.folder import load_run_config
@@ -17,7 +17,7 @@ from transformer.runs.load import Run, load_run
 
 WEIGHTS = "model.safetensors"
 ORIGIN = "marian:"
-"""What stands before the name of a folder where a run names its data set, and has none."""
+"""Precedes the name of a folder where a run without data would name its data set."""
 
 
 @contextmanager
@@ -62,30 +62,23 @@ def load_translator(folder: Path, checkpoint: str = "best", config: Config | Non
 
 
 def save_run(folder: Path, model: Run) -> None:
-    """A run folder, which translates, and which others can begin with (--from)."""
+    """A run folder, to translate with and to start training from (--from)."""
     save_tokenizers(model.tokenizers, folder / "tokenizer")
     save_params(folder, model.config, model.params)
     (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
 
 
 def save_plain(folder: Path, model: Run) -> None:
-    """Weights as safetensors, by the names of our tree, beside the settings and the tokenizers."""
+    """Weights as safetensors, by the names of our tree, with the settings and the tokenizers."""
     save_tokenizers(model.tokenizers, folder / "tokenizer")
     save_weights(folder / WEIGHTS, model.params)
     (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
 
 
 def load_plain(folder: Path) -> Run:
-    """What `save_plain` wrote. Raises UserError when it is damaged or something is missing."""
-    path = folder / "config.json"
-    try:
-        config = from_json(path.read_text(encoding="utf-8"))
-        check(config)
-    except FileNotFoundError:
-        raise UserError(f"{folder} lacks config.json") from None
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError, UserError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+    """The inverse of `save_plain`. Raises UserError when a file is damaged or missing."""
+    checked(folder / "config.json")
+    config = load_run_config(folder)
+    check(config)
     tokenizers = load_tokenizers(folder / "tokenizer", config.data)
-    if not (folder / WEIGHTS).exists():
-        raise UserError(f"{folder} lacks {WEIGHTS}")
     return Run(config, load_weights(folder / WEIGHTS, config.model), tokenizers)

@@ -1,9 +1,9 @@
 """The tensors of a pytorch_model.bin, without torch and without executing anything.
 
-torch.save writes a pickle that names its tensors, and their numbers beside it: in a zip archive
-(since torch 1.6), or one after the other in the same file (before). A pickle can call any function
-that it names; here it may name only what tensors are made of, none of which does anything. And it
-is read through before it is run, so that it neither takes memory nor nests without end. Formats:
+torch.save writes a pickle that describes its tensors, and their elements beside it: in a zip
+archive (since torch 1.6), or one after the other in the same file (before). A pickle can call any
+function that it names; here it may name only the parts of tensors, which have no effects. And it is
+checked before it is loaded, so that it neither allocates much memory nor nests too deeply. Formats:
 https://github.com/pytorch/pytorch/blob/main/torch/serialization.py.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 MAGIC = 0x1950A86A20F9469CFC6C
-"""What a file of torch before 1.6 begins with, pickled."""
+"""The first pickle in a file of torch before 1.6."""
 LARGEST_PICKLE = 2**22
 """Bytes: descriptions of tensors are short."""
 DEEPEST = 50
@@ -31,7 +31,7 @@ PUSHING = {
     "BININT1", "BININT2", "LONG1", "NEWFALSE", "NEWTRUE", "NONE", "BINFLOAT",
 }  # fmt: skip
 TAKING = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "REDUCE": 2, "BINPERSID": 1}
-"""Operations that put one thing in the place of so many."""
+"""Operations that replace this many objects by one."""
 DTYPES = {
     "FloatStorage": np.dtype("<f4"),
     "HalfStorage": np.dtype("<f2"),
@@ -43,7 +43,7 @@ DTYPES = {
 
 
 class Storage(NamedTuple):
-    """Where numbers lie: their kind, and the key of the place."""
+    """Where elements are stored: their type, and a key."""
 
     kind: str
     key: str
@@ -51,7 +51,7 @@ class Storage(NamedTuple):
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a pickle says of a tensor: numbers of a storage, from an offset on, row by row."""
+    """The description of a tensor: elements of a storage, from an offset on, row by row."""
 
     storage: Storage
     offset: int
@@ -149,7 +149,7 @@ def _since_mark(depths: list) -> list[int]:
 
 
 class _RebuildTensor:
-    """What a pickle may call: it describes a tensor, and nothing can be set on it."""
+    """Callable by a pickle: describes a tensor. No attribute can be set on it."""
 
     __slots__ = ()
 
@@ -164,7 +164,7 @@ class _RebuildTensor:
 
 
 class _RebuildParameter:
-    """The same of a tensor that is described already."""
+    """The same for a tensor that is described already."""
 
     __slots__ = ()
 
@@ -176,14 +176,14 @@ REBUILD = {"_rebuild_tensor_v2": _RebuildTensor(), "_rebuild_parameter": _Rebuil
 
 
 def _unpickled(data: bytes) -> tuple[Any, dict[str, Storage], int]:
-    """What the first pickle in the data holds, the storages that it names, and where it ends."""
+    """The object in the first pickle of the data, the storages that it names, and its length."""
     end = _check_operations(data)
     unpickler = _Unpickler(io.BytesIO(data[:end]))
     return unpickler.load(), unpickler.storages, end
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows ordered dictionaries and tensors, and nothing else."""
+    """Loads ordered dictionaries and tensors, and nothing else."""
 
     def __init__(self, file: BinaryIO):
         super().__init__(file)
@@ -199,14 +199,14 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it wants to use {module}.{name}, which is no tensor")
 
     def persistent_load(self, described: tuple) -> Storage:
-        word, kind, key, _, _, *_ = described
-        if word != "storage" or kind not in DTYPES:
+        tag, kind, key, _, _, *_ = described
+        if tag != "storage" or kind not in DTYPES:
             raise pickle.UnpicklingError("it holds something else than tensors")
         return self.storages.setdefault(str(key), Storage(kind, str(key)))
 
 
 def _read_archive(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
-    """The pickle of a zip archive, and for each storage where it lies: begin and bytes."""
+    """The pickle of a zip archive, and for each storage its offset and size in bytes."""
     archive, places = zipfile.ZipFile(file), {}
     described = [info for info in archive.infolist() if info.filename.endswith("/data.pkl")]
     if len(described) != 1 or described[0].file_size > LARGEST_PICKLE:
@@ -224,7 +224,7 @@ def _read_archive(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
 
 
 def _next_pickle(file: BinaryIO) -> tuple[Any, dict[str, Storage]]:
-    """The pickle that begins where the file stands, which then stands behind it."""
+    """The pickle at the file's position, which is moved behind it."""
     begin = file.tell()
     value, storages, end = _unpickled(file.read(LARGEST_PICKLE))
     file.seek(begin + end)

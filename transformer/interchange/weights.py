@@ -1,4 +1,4 @@
-"""Weights by name: what other programs read and write (safetensors), and our tree of parameters."""
+"""Weights by name, in files of other programs (safetensors), and our tree of parameters."""
 
 import json
 import struct
@@ -95,18 +95,18 @@ def check_shapes(found: Shapes, expected: Shapes, where: Path) -> None:
 
 
 def as_float32(array: np.ndarray, name: str, where: Path) -> np.ndarray:
-    """The numbers of an array. Raises UserError when it holds others, or something else."""
+    """An array in float32. Raises UserError when it is not of finite floating-point numbers."""
     if array.dtype.kind != "f":
-        raise UserError(f"{where}: {name} holds {array.dtype}, and not numbers with a fraction")
+        raise UserError(f"{where}: {name} holds {array.dtype}, not floating-point numbers")
     with np.errstate(over="ignore"):
         array = array.astype(np.float32, copy=False)
     if not np.isfinite(array).all():
-        raise UserError(f"{where}: {name} holds what is not a number")
+        raise UserError(f"{where}: {name} holds NaN or an infinite number")
     return array
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any], kind: str = "np") -> None:
-    """A safetensors file, which others may read; `kind`: whose arrays they are."""
+    """A safetensors file that other users may read; `kind`: np, or pt for torch's programs."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
         save_file(contiguous, path, metadata={"format": kind})
@@ -126,15 +126,13 @@ def load_weights(path: Path, model: ModelConfig) -> Params:
     check_shapes(weights.shapes, expected, path)
     for name in weights.shapes:
         if name not in expected:
-            raise UserError(f"{path} holds {name}, which its config knows nothing of")
-    arrays = {}
-    for name in expected:
-        arrays[name] = jnp.array(as_float32(weights.read(name), name, path))
-    return from_names(model, arrays)
+            raise UserError(f"{path} holds {name}, which the model of its config lacks")
+    read = {name: jnp.array(as_float32(weights.read(name), name, path)) for name in expected}
+    return from_names(model, read)
 
 
 def checked(path: Path, most: int = LARGEST_TEXT) -> Path:
-    """The path of a file that is none, or too large, is a UserError: pipes would never end."""
+    """The path. Raises UserError when it is no file (a pipe would never end) or too large."""
     if not path.is_file():
         raise UserError(f"{path.parent} lacks {path.name}")
     if path.stat().st_size > most:
