@@ -103,8 +103,8 @@ MISTAKES = [
     (f"{SMALL} --train.steps 0", ["train.steps (0)", "at least 1"]),
     (f"{SMALL} --data.vocab-size 4000 --data.tokenizer bpe", ["data.vocab_size (4000)", "at most"]),
     (f"{SMALL} --plan h200", ["no target 'h200'", "h100", "v5e"]),
-    (f"{SMALL} --plan v5e:four", ["v5e:four", "a topology is '2x2', say"]),
-    (f"{SMALL} --plan h100:2x2", ["h100:2x2", "a topology is '1', say"]),
+    (f"{SMALL} --plan v5e:four", ["v5e:four", "a topology is '2x2', for example"]),
+    (f"{SMALL} --plan h100:2x2", ["h100:2x2", "a topology is '1', for example"]),
     (f"{SMALL} --device gpu", ["--device gpu", "JAX found", ".[cuda]"]),
     # corpora
     (f"{SMALL} {DATASET} multi31k/en_de", ["multi31k", "multi30k"]),

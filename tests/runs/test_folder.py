@@ -10,7 +10,6 @@ from transformer.config.files import from_json, to_json
 from transformer.errors import UserError
 from transformer.runs.folder import (
     Launch,
-    as_begun,
     check_folder,
     check_same_run,
     check_still_there,
@@ -21,6 +20,7 @@ from transformer.runs.folder import (
     read_launches,
     record_launch,
     take_up_run,
+    with_former_defaults,
 )
 from transformer.training.optimizer import learning_rate
 
@@ -81,13 +81,13 @@ def test_a_run_from_before_a_default_changed_goes_on_as_it_began(tmp_path, confi
     (tmp_path / "checkpoints" / "5").mkdir(parents=True)
     (tmp_path / "tokenizer").mkdir()
     create_run(tmp_path, before)
-    assert as_begun(tmp_path, config) == before
-    assert take_up_run(tmp_path, as_begun(tmp_path, config), 5, set()) == ""
+    assert with_former_defaults(tmp_path, config) == before
+    assert take_up_run(tmp_path, with_former_defaults(tmp_path, config), 5, set()) == ""
     saved = json.loads(to_json(before))
     del saved["train"]["best_by"]
     assert from_json(json.dumps(saved)) == before
     create_run(tmp_path, config)
-    assert as_begun(tmp_path, config) == config
+    assert with_former_defaults(tmp_path, config) == config
 
 
 MAY_CHANGE = {

@@ -19,7 +19,7 @@ from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
 from transformer.config.settings import VOCABULARY_SETTINGS, Count, Positive, differing_fields
 from transformer.errors import UserError
-from transformer.runs.folder import as_begun, has_checkpoints, load_run_config
+from transformer.runs.folder import has_checkpoints, load_run_config, with_former_defaults
 
 Command = TypeVar("Command")
 
@@ -189,7 +189,9 @@ def parse_train(words: list[str]) -> TrainCommand:
     if command.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
     check(command.settings)
-    return dataclasses.replace(command, run=run, settings=as_begun(run, command.settings))
+    return dataclasses.replace(
+        command, run=run, settings=with_former_defaults(run, command.settings)
+    )
 
 
 def _default_run(config_file: Path) -> Path:

@@ -75,9 +75,8 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
     searched, file = (read_json(own), own.name) if os.path.lexists(own) else (fields, "config.json")
     decode = decode_config(searched, file, fields, ours)
     longest = _longest(tokens, model.max_positions)
-    models = [
-        load_tokenizer(checked(folder / f"{side}.spm")).model for side in ("source", "target")
-    ]
+    files = [checked(folder / f"{side}.spm") for side in ("source", "target")]
+    models = [load_tokenizer(file).model for file in files]
     tokenizers = Tokenizers(*(PieceTokenizer(m, vocabulary=own) for m, own in zip(models, pieces)))
     _check_ids(tokenizers, ("vocab.json", "vocab.json" if shares_pieces else "target_vocab.json"))
     config = Config(

@@ -1,4 +1,4 @@
-"""SentencePiece models that do alone what our tokenizers do around theirs: lower-case, keep tags.
+"""SentencePiece models that include what our tokenizers do around theirs: lower-casing and tags.
 
 A program that loads source.spm gives it the text as it is. So the rules of lower-casing become part
 of its normalisation, and target tags pieces that are never cut.
@@ -15,7 +15,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformer.data.tokenizer import BLANK, Tokenizer
 
 FINAL_SIGMA = "\u03c2"
-"""What str.lower() makes of a capital sigma at the end of a word; rules know no words."""
+"""str.lower() of a capital sigma at the end of a word; rules of characters cannot tell the end."""
 
 LAST = 0x2FFFF
 """Above it no character has cases or a decomposition."""
@@ -38,14 +38,14 @@ def standalone_model(tokenizer: Tokenizer, keeps_tags: bool = False) -> bytes:
 
 
 def tag_piece(tag: str) -> str:
-    """What such a model calls a target tag: as of every word, the blank before it is part of it."""
+    """The piece of a target tag there; as with every word, it includes the blank before."""
     return BLANK + tag
 
 
 @lru_cache(maxsize=2)
 def _lowering(model: bytes) -> bytes:
-    """The compiled normalisation that lower-cases first, as str.lower() does, and then normalises
-    as the model does; context, which only the final sigma needs, it cannot have."""
+    """The compiled normalisation: str.lower(), then that of the model. It has no context, which the
+    final sigma alone needs."""
     proto = ModelProto.FromString(model)
     spec = proto.normalizer_spec
     spec.add_dummy_prefix = spec.remove_extra_whitespaces = spec.escape_whitespaces = False

@@ -1,4 +1,4 @@
-"""What an export can hold: settings and their values. All else is refused by its name."""
+"""The settings and values that an exported model can hold. All others are refused by name."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -7,7 +7,7 @@ from transformer.config import DecodeConfig, ModelConfig
 from transformer.errors import UserError
 
 ANY = None
-"""Each value can be held."""
+"""All values."""
 
 SHAPE: dict[str, Collection | None] = dict.fromkeys(
     ("source_vocab_size", "target_vocab_size", "encoder_layers", "decoder_layers", "d_model",
@@ -15,18 +15,18 @@ SHAPE: dict[str, Collection | None] = dict.fromkeys(
      "max_positions"),
     ANY,
 )  # fmt: skip
-"""Of `model`: what the weights themselves say, and a factor."""
+"""Of `model`: settings that show in the weights, and a factor."""
 TRAINING: dict[str, Collection | None] = dict.fromkeys(
     ("dropout", "attention_dropout", "activation_dropout", "word_dropout", "recompute",
      "accelerator", "dtype", "max_offset"),
     ANY,
 )  # fmt: skip
-"""Of `model`: what changes nothing in float32 once a model of absolute positions is trained."""
+"""Of `model`: settings without effect in float32 once a model of absolute positions is trained."""
 
 
 def check_held(model: ModelConfig, held: Mapping[str, Collection | None], holder: str) -> None:
-    """Raises UserError naming a setting that `held` lacks, unless it has its default, or whose
-    value is not one of those listed there. `holder` is what the model is to become."""
+    """Raises UserError naming a setting that `held` lacks and that is not its default, or whose
+    value is not listed there. `holder` names the kind of model that is exported."""
     for field in fields(model):
         value = getattr(model, field.name)
         values = held.get(field.name, (field.default,))
@@ -39,7 +39,7 @@ def check_held(model: ModelConfig, held: Mapping[str, Collection | None], holder
 
 
 def not_held(decode: DecodeConfig, held: Collection[str]) -> list[str]:
-    """The settings of a search that `held` lacks and that are not their defaults, in words."""
+    """The settings of a search that `held` lacks and that are not their defaults, with values."""
     return [
         f"decode.{field.name} {getattr(decode, field.name)}"
         for field in fields(decode)

@@ -1,4 +1,4 @@
-"""Which devices JAX computes on, and where what it compiled for them is kept."""
+"""Which devices JAX computes on, and where the programs that it compiled for them are kept."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from transformer.machine.jax_internals import replace_damaged_programs
 def configure_devices(device: str) -> None:
     """Raises UserError when JAX does not compute on that kind of device (any, cpu, gpu, tpu).
 
-    From here on, what is compiled is kept for later runs, and numbers have at most 32 bits.
+    From here on, compiled programs are kept for later runs, and numbers have at most 32 bits.
     """
     if jax.config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
@@ -29,7 +29,7 @@ def configure_devices(device: str) -> None:
     try:
         found = jax.default_backend()
     except (RuntimeError, AssertionError) as error:
-        reason = one_line(error) or f"it is told to use {jax.config.jax_platforms}"
+        reason = one_line(error) or f"it is set to use {jax.config.jax_platforms}"
         raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
@@ -52,13 +52,13 @@ def _processor() -> str:
 
 
 def _description() -> str:
-    """What Linux says of the processor."""
+    """Linux's description of the processor."""
     path = Path("/proc/cpuinfo")
     return path.read_text() if path.exists() else ""
 
 
 def counted() -> tuple[str, int, str]:
-    """What is at work: "core" or "device", how many of them, and which."""
+    """The kind of device ("core" or "device"), how many there are, and the name of one."""
     if jax.default_backend() != "cpu":
         return "device", jax.device_count(), jax.devices()[0].device_kind
     able = getattr(os, "sched_getaffinity", None)  # Linux: fewer than there are, in a container

@@ -1,4 +1,4 @@
-"""How the C library hands memory to XLA."""
+"""How the C library manages XLA's memory."""
 
 import ctypes
 
@@ -11,11 +11,11 @@ one before it was, and a process would hold several."""
 
 
 SMALLEST_RETURNED = 2**23
-"""Bytes of a block that is returned where memory is tight."""
+"""Bytes of a block that is returned where memory is tight (`return_blocks`)."""
 
 
 def keep_memory() -> None:
-    """Freed memory stays with the process, where the C library is glibc; but for large blocks.
+    """Freed memory stays with the process, except for large blocks, where the C library is glibc.
 
     On a CPU XLA takes memory anew for every update, hundreds of MB. glibc would return it to the
     system each time, and get it back as pages that must be zeroed: 0.1 s of 0.4 s for an update.
@@ -29,14 +29,15 @@ def keep_memory() -> None:
 
 
 def return_blocks() -> None:
-    """From now on each block that is large goes back when it is freed: slower, and for where memory
-    is tight. A process may else hold three times what an update takes in between, since glibc often
-    finds no room for a block of less than LARGE where the one before it was, either."""
+    """From now on smaller blocks are returned when they are freed, too: slower, for tight memory.
+
+    Otherwise a process may hold three times the temporaries of an update, since glibc often finds
+    no room for a block of less than LARGE either where the one before it was."""
     _call("mallopt", MMAP_THRESHOLD, SMALLEST_RETURNED)
 
 
 def return_memory() -> None:
-    """Gives back what is free now, after work that took more than what follows: compiling, say."""
+    """Returns free memory to the system, after work that needs more than what follows."""
     _call("malloc_trim", 0)
 
 

@@ -1,4 +1,4 @@
-"""How much memory there is: of an accelerator, or on a CPU for this process."""
+"""How much memory is free: of an accelerator, or on a CPU for this process."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +17,14 @@ CGROUPS = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
 )
-"""Files with the limit of a container and with what it uses: version 2, and 1."""
+"""Files with the limit of a container and its use: version 2, and 1."""
 
 
 def free_memory() -> int | None:
-    """Bytes that a device of this process has left, of several the least; None where nobody knows.
+    """Bytes that are free on a device of this process, the least of several; None where unknown.
 
-    On a CPU what the system has to give, and what a container's limit and `ulimit -v` leave, which
-    its devices share; what the process holds and does not use is given back before.
+    On a CPU its devices share the system's memory, within a container's limit and `ulimit -v`;
+    unused memory of the process is returned first.
     """
     if jax.default_backend() == "cpu":
         return_memory()
@@ -37,7 +37,7 @@ def free_memory() -> int | None:
 
 
 def peak_memory() -> int | None:
-    """Bytes of memory that this process has held at most."""
+    """The most bytes of memory that this process has held."""
     return _table("self/status", "VmHWM")
 
 

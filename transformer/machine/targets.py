@@ -1,7 +1,7 @@
-"""Accelerators that XLA compiles for without having one, and what they are sold for.
+"""Accelerators that XLA compiles for without having one, and their data sheets.
 
 Sources, November 2026. NVIDIA: the data sheets of the H100 (SXM) and A100 (SXM, 80 GB), and for
-what XLA wants to know of a GPU its own specifications
+the properties of a GPU XLA's own specifications
 (https://github.com/openxla/xla/tree/main/xla/backends/gpu/target_config/specs). TPUs: the pages of
 Google Cloud (https://cloud.google.com/tpu/docs/v5e and its neighbours), of a chip; but what XLA
 calls a device of v4 here is half a chip.
@@ -37,7 +37,7 @@ class Target:
     topology: str
     """How many there are by default."""
     description: str
-    """What XLA is told: a TPU's name, or the properties of a GPU."""
+    """For XLA: a TPU's name, or the properties of a GPU."""
 
 
 GPU = """
@@ -89,7 +89,7 @@ def mesh_of(name: str) -> tuple[Target, Mesh]:
     topology = topology or target.topology
     known = r"[1-9]\d{0,3}" if target.platform == "cuda" else r"[1-9]\d?(x[1-9]\d?)+"
     if not re.fullmatch(known, topology):
-        raise UserError(f"{name}: a topology is {target.topology!r}, say")
+        raise UserError(f"{name}: a topology is {target.topology!r}, for example")
     find = _gpus if target.platform == "cuda" else _tpus
     try:
         described = find(target, topology)

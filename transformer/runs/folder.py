@@ -1,17 +1,17 @@
-"""The run folder: everything that scoring and translating need.
+"""The run folder: all that scoring and translating need.
 
 runs/NAME/
     config.json            every setting of the run
     tokenizer/             SentencePiece models: source.model, and target.model if it differs; the
                            classes of a classifier: labels.json
     checkpoints/STEP/      params, optimizer, progress and digests (checkpoints.py)
-    damaged/               checkpoints in which something was not what was saved
+    damaged/               checkpoints that differ from what was saved
     skipped/STEP/          updates that were skipped and ended training (skipped.py)
     starts.jsonl           the launch log: where and with what it was trained
     metrics.jsonl          one line a report; tensorboard/ has the same, and wandb/ with --wandb
-    profile/               what `--profile` saw
+    profile/               the traces of `--profile`
     eval/                  translations and scores of test sets
-    lock                   held by the train.py that is at work
+    lock                   locked while a train.py is at work
 """
 
 import json
@@ -61,7 +61,7 @@ def load_run_config(folder: Path) -> Config:
 
 
 def has_checkpoints(folder: Path) -> bool:
-    """Whether there is something in a run folder that training can go on from."""
+    """Whether training can be resumed from a run folder."""
     return bool(checkpoint_steps(folder))
 
 
@@ -72,7 +72,7 @@ def checkpoint_steps(folder: Path) -> list[int]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises UserError when something else is there than a run, whole or half made."""
+    """Raises UserError for a file, and for a folder that is neither a run nor the start of one."""
     if (folder / "config.json").exists():
         return
     others = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -81,7 +81,7 @@ def check_folder(folder: Path) -> None:
 
 
 def create_run(folder: Path, config: Config) -> None:
-    """Makes a folder a run. It comes last: where a config stands, the vocabulary does too."""
+    """Makes a folder a run. Called last: a run with a config also has its vocabulary."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sync_tree(folder)
@@ -93,10 +93,10 @@ def create_run(folder: Path, config: Config) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keeps a second train.py away from the run. Comes before anything is written to it.
+    """Locks the run, before anything is written to it, against a second train.py.
 
-    Makes the folder, and takes it away again where nothing was put into it. Raises UserError when
-    a train.py is at work there, when it is something else than a run, or when it cannot be made.
+    Makes the folder, and removes it again if it stays empty. Raises UserError when a train.py is at
+    work there, when it is not a run, or when it cannot be made.
     """
     check_folder(folder)
     made = not folder.exists()
@@ -112,7 +112,7 @@ def held(folder: Path) -> Iterator[None]:
                 os.stat(lock.name), os.fstat(lock.fileno())
             )
         except FileNotFoundError:
-            is_ours = False  # taken away meanwhile by the one that held it
+            is_ours = False  # removed meanwhile by the process that had locked it
         if not is_ours:
             raise UserError(
                 f"another train.py is at work in {folder}: wait for it, or choose --run"
@@ -120,14 +120,14 @@ def held(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # whatever it is, it must not hide what went wrong
+            with suppress(OSError):  # must not hide the error that ended training
                 if made and os.listdir(folder) == ["lock"]:
                     (folder / "lock").unlink()
                     folder.rmdir()
 
 
 def check_still_there(folder: Path) -> None:
-    """Raises UserError when a run that is at work has been deleted: Orbax would make it again."""
+    """Raises UserError when the run has been deleted during training: Orbax would make it again."""
     if not (folder / "config.json").exists():
         raise UserError(
             f"{folder} has been deleted while train.py was at work in it: give the same command to "
@@ -136,18 +136,16 @@ def check_still_there(folder: Path) -> None:
 
 
 def kept_settings(config: Config) -> dict[str, object]:
-    """What each checkpoint keeps of the settings: those of its run's identity that are not as by
-    default."""
+    """The settings that a checkpoint keeps: those of its run's identity that are not defaults."""
     default = by_name(Config())
     kept = {name: value for name, value in identity(config).items() if value != default[name]}
     return json.loads(json.dumps(kept))
 
 
 def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
-    """Raises UserError when config.json has changed since a checkpoint was saved that kept these
-    settings."""
+    """Raises UserError when config.json has changed since a checkpoint kept these settings."""
     path = folder / "config.json"
-    if not kept or not path.exists():  # of an early version, or aside from its run
+    if not kept or not path.exists():  # of an early version, or moved out of its run
         return
     config = load_run_config(folder)
     there, default = kept_settings(config), by_name(Config())
@@ -160,9 +158,9 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
             )
 
 
-def as_begun(folder: Path, config: Config) -> Config:
-    """`config` for going on with a run; where a default has changed since it was begun, the run's
-    own value holds."""
+def with_former_defaults(folder: Path, config: Config) -> Config:
+    """`config` for resuming a run; where a default has changed since it started, the run's value
+    holds."""
     if not has_checkpoints(folder):
         return config
     there, here, default = map(by_name, (load_run_config(folder), config, Config()))
@@ -175,12 +173,11 @@ def as_begun(folder: Path, config: Config) -> Config:
 
 
 FLAGS_SHOWN = 5
-"""A command with more differences than this was meant for another run."""
+"""With more differences than this, a command was meant for another run."""
 
 
 def check_same_run(folder: Path, config: Config) -> None:
-    """Raises UserError naming the settings of `config` with which the updates that are done would
-    have been others."""
+    """Raises UserError naming settings with which the past updates would have been different."""
     before = load_run_config(folder)
     differences = {
         name: values
@@ -198,10 +195,10 @@ def _is_moved(before: str, now: str) -> bool:
 
 
 def take_up_run(folder: Path, config: Config, done: int, same_files: Set[str]) -> str:
-    """Makes `config` the run's, of which so many updates are done; says what has changed.
+    """Makes `config` the run's after `done` updates, and returns a description of what changed.
 
-    `same_files` are those settings of `FILES` whose files hold what the run was trained with.
-    Raises UserError for settings with which the updates that are done would have been others.
+    `same_files`: settings of `FILES` whose files have the same content as before. Raises UserError
+    for settings with which the past updates would have been different.
     """
     before = load_run_config(folder)
     differences = differing_fields(before, config)
@@ -223,7 +220,7 @@ def take_up_run(folder: Path, config: Config, done: int, same_files: Set[str]) -
 
 
 def _refuse(folder: Path, differences: Mapping[str, tuple[object, object]], why: str = "") -> None:
-    """Raises UserError where there are differences, with the flags that undo them."""
+    """Raises UserError if there are differences, with the flags that undo them."""
     if not differences:
         return
     shown = "; ".join(
