@@ -82,14 +82,21 @@ def distributed_session(patience: int, stall: int) -> Iterator[None]:
     when one of them is silent for `patience` seconds, or when none makes progress for `stall`
     seconds.
     """
-    end_on_abort(lambda: _not_started(START_FACTOR * patience))
+    seconds = START_FACTOR * patience
+    end_on_abort(
+        lambda: (
+            f"--distributed: not all of the {count()} processes came to "
+            f"{process.coordinator_address} within {seconds} s: start the same command in each, "
+            "and see that the first can be reached"
+        )
+    )
     jax.config.update("jax_enable_preemption_service", False)  # train.py handles SIGTERM itself
     try:
         numbers = [os.environ.get(f"JAX_{name}") for name in ("NUM_PROCESSES", "PROCESS_ID")]
         jax.distributed.initialize(
             None,
             *(int(number) if number else None for number in numbers),
-            initialization_timeout=START_FACTOR * patience,
+            initialization_timeout=seconds,
             heartbeat_timeout_seconds=2 * patience + 60,  # JAX's own, which explain less
             shutdown_timeout_seconds=patience,
         )
@@ -140,14 +147,6 @@ def wait_for(topic: str, number: int) -> str:
     while number not in (texts := read_all(topic)):
         time.sleep(SECOND / 10)
     return texts[number]
-
-
-def _not_started(seconds: int) -> str:
-    return (
-        f"--distributed: not all of the {count()} processes came to "
-        f"{process.coordinator_address} within {seconds} s: start the same command in each, and "
-        "see that the first can be reached"
-    )
 
 
 class Watch:
@@ -324,8 +323,7 @@ def first_process_first(what: str) -> Iterator[None]:
         wait_for(f"made: {what}", 0)
     report_progress(what)
     yield
-    if is_first():
-        put(f"made: {what}")
+    put(f"made: {what}")
     barrier(what)
 
 
