@@ -1,4 +1,4 @@
-"""`train.py CONFIG --replay STEP`: an update that was skipped once more, layer by layer."""
+"""`train.py CONFIG --replay STEP`: computes a skipped update again, and shows it by layers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,34 +22,34 @@ from transformer.training.step import TrainState, gradients
 
 
 class Norms(NamedTuple):
-    """Of one parameter of one layer: its norm, that of its mean gradient, and how many numbers of
-    that gradient are none."""
+    """Of one parameter of one layer: its norm, that of its mean gradient, and the number of
+    non-finite values in that gradient."""
 
     name: str
     weight: float
     gradient: float
-    not_finite: int
+    non_finite: int
 
 
 def replay(run: Path, step: int, log: Callable[[str], None]) -> None:
-    """Prints the norms of each weight and of its gradient in the update of that number."""
+    """Prints the norms of each weight and of its gradient in that update."""
     config = load_run_config(run)
     state, batch = load_skipped(run, config, step)
     mesh = sharding.make_mesh()
     sums, grads = replayed(mesh, config, sharding.shard(mesh, config, state), batch)
     log(
         f"update {step:,} of {run}: loss {float(sums.loss / sums.tokens):.4g} "
-        f"nats/{config.model.unit}; length of each weight and of its gradient:"
+        f"nats/{config.model.unit}; norm of each weight and of its gradient:"
     )
-    for name, weight, gradient, not_finite in norms(state.params, grads):
-        bad = f"  {not_finite:,} of them no number" if not_finite else ""
+    for name, weight, gradient, non_finite in norms(state.params, grads):
+        bad = f"  {non_finite:,} non-finite values" if non_finite else ""
         log(f"  {name:48} {weight:10.3g} {gradient:10.3g}{bad}")
 
 
 def replayed(
     mesh: Mesh, config: Config, state: TrainState, batch: Batch
 ) -> tuple[LossSums, Params]:
-    """What the update after this state computes of a batch: the sums, and the mean gradient."""
+    """The sums and the mean gradient of a batch, in the update after this state."""
     config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
     batch = sharding.shard_batch(mesh, batch, config.train.micro_batches)
     key = jax.random.fold_in(state.key, state.step)
@@ -58,7 +58,7 @@ def replayed(
 
 
 def norms(params: Params, grads: Params) -> list[Norms]:
-    """Of every parameter, of each layer by itself, in the order of `by_name`."""
+    """Of every parameter, each layer by itself, in the order of `by_name`."""
     found = []
     for (name, weight), gradient in zip(by_name(params).items(), by_name(grads).values()):
         stacked = ".layers." in name
