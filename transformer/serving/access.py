@@ -100,58 +100,56 @@ class Origins(CORSMiddleware):
         return refused(response.status_code, f"{response.body.decode()}: name it with --origins")
 
 
-def limited_connections(limits: Limits) -> type[H11Protocol]:
-    """uvicorn's HTTP protocol with limits: the number of connections, and the time in which a
-    request must arrive, so that idle clients cannot keep others out. Refusals are JSON."""
-    too_many = _refusal(
-        "503 Service Unavailable", f"more than {limits.connections:,} connections: try again"
-    )
+class Connection(H11Protocol):
+    """uvicorn's HTTP protocol with limits: the number of connections, and the time in which the
+    head of a request must arrive, so that idle clients cannot keep others out."""
 
-    class Connection(H11Protocol):
-        """The head of a request must arrive within `limits.seconds` after the connection was made
-        or the previous request was answered."""
+    def __init__(self, limits: Limits, **others: Any):
+        super().__init__(**others)
+        self.limits = limits
+        self.timer: asyncio.TimerHandle | None = None
 
-        timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport) -> None:
-            super().connection_made(transport)
-            if len(self.connections) > limits.connections:
-                transport.write(too_many)
-                transport.close()
-            else:
-                self.start_timer()
-
-        def send_400_response(self, msg: str) -> None:
-            """Refuses what is not HTTP."""
-            if self.is_idle():
-                self.transport.write(_refusal("400 Bad Request", msg))
-            self.transport.close()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
+    def connection_made(self, transport) -> None:
+        """Refuses the connection if there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            sentence = f"more than {self.limits.connections:,} connections: try again"
+            transport.write(_refusal("503 Service Unavailable", sentence))
+            transport.close()
+        else:
             self.start_timer()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            if self.timer:
-                self.timer.cancel()
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is not HTTP."""
+        if self.is_idle():
+            self.transport.write(_refusal("400 Bad Request", msg))
+        self.transport.close()
 
-        def is_idle(self) -> bool:
-            """Whether no request is being answered."""
-            return self.cycle is None or self.cycle.response_complete
+    def on_response_complete(self) -> None:
+        """Gives the client time for another request."""
+        super().on_response_complete()
+        self.start_timer()
 
-        def start_timer(self) -> None:
-            """Gives the client time for a request."""
-            if self.timer:
-                self.timer.cancel()
-            self.timer = self.loop.call_later(limits.seconds, self.close_if_idle)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancels the timer."""
+        super().connection_lost(exc)
+        if self.timer:
+            self.timer.cancel()
 
-        def close_if_idle(self) -> None:
-            """Closes the connection, unless a request is being answered."""
-            if self.is_idle():
-                self.transport.close()
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
 
-    return Connection
+    def start_timer(self) -> None:
+        """Gives the client time for a request."""
+        if self.timer:
+            self.timer.cancel()
+        self.timer = self.loop.call_later(self.limits.seconds, self.close_if_idle)
+
+    def close_if_idle(self) -> None:
+        """Closes the connection, unless a request is being answered."""
+        if self.is_idle():
+            self.transport.close()
 
 
 def _refusal(status: str, sentence: str) -> bytes:

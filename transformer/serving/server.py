@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from threading import Thread
@@ -127,13 +128,13 @@ def uvicorn_config(application: Any, limits: Limits) -> Any:
     """The configuration of uvicorn: running requests are finished at the end."""
     import uvicorn
 
-    from transformer.serving.access import limited_connections
+    from transformer.serving.access import Connection
 
     logging.getLogger("uvicorn.error").addFilter(_is_not_cancellation)
     return uvicorn.Config(
         application,
         loop="asyncio",
-        http=limited_connections(limits),
+        http=partial(Connection, limits),
         ws="none",
         log_level="error",
         access_log=False,
