@@ -24,12 +24,13 @@ def serving():
     """A function from runs and limits to a context in which a server answers for them; it gives a
     function that asks it."""
     uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `server`")
+    from transformer.serving.access import access
     from transformer.serving.interface import make_application
     from transformer.serving.server import LOOPBACK, uvicorn_config
 
     @contextmanager
     def serve(runs, limits=Limits(), hosts=LOOPBACK, origins=()):  # noqa: B008
-        application = make_application(runs, limits, hosts, origins)
+        application = make_application(runs, limits, access(hosts, origins))
         server = uvicorn.Server(uvicorn_config(application, limits))
         with socket.create_server(("127.0.0.1", 0)) as found:
             thread = threading.Thread(target=server.run, args=([found],))

@@ -41,11 +41,7 @@ class RequestBatcher:
         queued = [_Queued(key, text, loop.create_future()) for text in texts]
         self.queue += queued
         self.arrived.set()
-        answers = await asyncio.gather(*(one.future for one in queued), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return answers
+        return await asyncio.gather(*(one.future for one in queued))
 
     async def run(self) -> None:
         """Answers requests until it is cancelled."""

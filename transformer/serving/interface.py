@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.decoding.lines import one_line, outer_blanks, split_lines
 from transformer.errors import UserError
-from transformer.serving.access import HEADERS, access, refused
+from transformer.serving.access import HEADERS, refused
 from transformer.serving.batcher import RequestBatcher
 from transformer.serving.languages import Languages
 from transformer.serving.requests import Limits, RefusedError, read_fields
@@ -41,13 +42,9 @@ CONNECTION_CHECK = 0.5
 
 
 def make_application(
-    services: Sequence[ModelService],
-    limits: Limits,
-    hosts: Sequence[str] = ("*",),
-    origins: Sequence[str] = (),
+    services: Sequence[ModelService], limits: Limits, middleware: Sequence[Middleware]
 ) -> Starlette:
-    """The application. It answers requests for these hosts only ("*": any), and lets pages of these
-    origins read the answers."""
+    """The application; its middleware decides who may use it."""
     interface = Interface(services, limits)
 
     @asynccontextmanager
@@ -68,7 +65,7 @@ def make_application(
             *(Route(f"/{path.name}", partial(send_file, path)) for path in FILES),
         ],
         lifespan=lifespan,
-        middleware=access(hosts, origins),
+        middleware=middleware,
         exception_handlers={
             RefusedError: lambda _, error: refused(error.status, str(error)),
             UserError: lambda _, error: refused(400, str(error)),

@@ -77,7 +77,7 @@ def main(words: list[str]) -> None:
     try:
         import uvicorn
 
-        from transformer.serving.access import check_access
+        from transformer.serving.access import access, check_access
         from transformer.serving.interface import BATCH_SIZES, make_application
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install -e '.[server]'") from error
@@ -99,7 +99,7 @@ def main(words: list[str]) -> None:
             hosts = hosts if command.hosts else ["*"]
             print(f"warning: {host}:{port} is reachable from other machines without authentication")
         print(f"http://{host}:{port}  (Ctrl-C ends it)")
-        application = make_application(services, command.limits, hosts, command.origins)
+        application = make_application(services, command.limits, access(hosts, command.origins))
         if command.warm_up:
             Thread(target=compile_all, args=(services, BATCH_SIZES), daemon=True).start()
         uvicorn.Server(uvicorn_config(application, command.limits)).run([listener])

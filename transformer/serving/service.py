@@ -49,14 +49,7 @@ class TranslatorOptions:
     attention: bool = False
 
 
-@dataclass(frozen=True)
-class WordOptions:
-    """Options of a model with an encoder alone."""
-
-    words: Positive = 5
-
-
-Options = TranslatorOptions | GenerateConfig | WordOptions
+Options = TranslatorOptions | GenerateConfig
 
 OPTIONS: dict[Kind, tuple[Options, tuple[str, ...]]] = {
     "translator": (TranslatorOptions(), ("nbest", "attention")),
@@ -64,8 +57,8 @@ OPTIONS: dict[Kind, tuple[Options, tuple[str, ...]]] = {
         GenerateConfig(max_tokens=50),
         ("samples", "temperature", "top_k", "top_p", "seed", "max_tokens"),
     ),
-    "masked model": (WordOptions(), ("words",)),
-    "classifier": (WordOptions(), ("words",)),
+    "masked model": (GenerateConfig(), ("words",)),
+    "classifier": (GenerateConfig(), ("words",)),
 }
 """The default options of each kind, and the names of those that a request may set."""
 
@@ -185,7 +178,7 @@ class ModelService:
         """The answer to each text."""
         if isinstance(options, TranslatorOptions):
             return _translations(self.translator, texts, options)
-        if isinstance(options, GenerateConfig):
+        if self.kind == "language model":
             generator = replace(self.generator, settings=with_few_shapes(options))
             # All texts have number 0, so that the samples of one do not depend on its batch.
             found = continuations(generator, texts, [0] * len(texts))
