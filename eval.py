@@ -239,7 +239,12 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
     from transformer.model.params import count_params
     from transformer.runs.folder import read_launches
     from transformer.runs.metrics import read_metrics
-    from transformer.viewing.report import ReportData, chosen_sentences, examined, write_page
+    from transformer.viewing.report import (
+        ReportData,
+        attention_examples,
+        result_with_details,
+        write_page,
+    )
 
     params, label = weights
     metrics = {}
@@ -257,9 +262,9 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
         config=config,
         parameters=count_params(params),
         metrics=metrics,
-        starts=read_launches(command.run),
-        tested=[examined(config, tokenizers, *result) for result in results],
-        looked=chosen_sentences(config, params, tokenizers, results[0], command.sentences),
+        launches=read_launches(command.run),
+        results=[result_with_details(config, tokenizers, *result) for result in results],
+        attention=attention_examples(config, params, tokenizers, results[0], command.sentences),
         doctor=doctor,
     )
     path = command.run / "report.html"

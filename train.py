@@ -8,7 +8,7 @@ import signal
 import sys
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
 from transformer.commands.command_line import TrainCommand, parse_train
 from transformer.commands.program import run_command
@@ -61,8 +61,13 @@ def main(words: list[str]) -> None:
 
 
 def train(command: TrainCommand) -> None:
-    """Trains in a run folder that is ours, together with all processes that have joined."""
-    from transformer.commands.start import check_settings, find_start, place, prepare
+    """Trains in a run folder that this process has locked, with all processes of the session."""
+    from transformer.commands.start import (
+        check_settings,
+        find_starting_point,
+        initial_state,
+        prepare,
+    )
     from transformer.commands.trainer import Trainer
     from transformer.machine import distributed
     from transformer.machine.malloc import return_blocks
@@ -77,10 +82,10 @@ def train(command: TrainCommand) -> None:
     # Text becomes tokens, tokens become a plan of batches.
     with distributed.first_process_first("the run folder"):
         data = prepare(command, log)
-        start = find_start(command, data)
+        start = find_starting_point(command, data)
 
-    # The state on all devices: new, with the weights of another run, or where this run stopped.
-    state = place(command, data, start, mesh, log)
+    # The state on all devices: new, with the weights of another run, or of the last checkpoint.
+    state = initial_state(command, data, start, mesh, log)
 
     # Training. The update of each shape of batches is compiled while the first ones are made.
     trainer = Trainer(command, data, start, state, mesh, log)
@@ -95,8 +100,8 @@ def train(command: TrainCommand) -> None:
             state = loop.train(data.config.train, state, trainer.stream(), updates, trainer)
         finally:
             updates.cancel()
-    trainer.say_how_it_ended(state)
-    updates.close()  # before the processes part: they would not wait for each other for long
+    trainer.print_outcome(state)
+    updates.close()  # before the session ends, whose processes do not wait long for each other
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ small models and batches that many tests use."""
 import fcntl
 import os
 import signal
-import sys
 import tempfile
 from contextlib import contextmanager
 from functools import cache, partial
@@ -225,8 +224,7 @@ def report(models, tmp_path_factory):
     """A report of the translator."""
     for package in ("matplotlib", "jinja2"):
         pytest.importorskip(package, reason="needs the extra `viewing`")
-    sys.path.insert(0, str(Path(__file__).parent / "viewing"))
-    from small_report import write_report
+    from tests.viewing.small_report import write_report
 
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(path, models["translator"])

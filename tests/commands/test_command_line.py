@@ -193,7 +193,7 @@ def test_a_command_that_fails_waits_for_no_thread(error, code, said):
     assert result.stdout == "said before\n" and said in result.stderr
 
 
-def test_what_the_system_refuses_without_a_name_is_not_blamed_on_one_thing(monkeypatch, capsys):
+def test_a_system_error_without_a_file_name_blames_no_file(monkeypatch, capsys):
     def main(words):
         raise OSError(28, "No space left on device")  # by a library, with no file's name
 
@@ -201,7 +201,7 @@ def test_what_the_system_refuses_without_a_name_is_not_blamed_on_one_thing(monke
     with pytest.raises(SystemExit):
         carry_out(main)
     said = capsys.readouterr().err
-    assert "No space left on device: standard output, or a file that nobody named" in said
+    assert "No space left on device: standard output or an unknown file" in said
 
 
 def test_a_full_standard_output_is_named():
@@ -209,7 +209,7 @@ def test_a_full_standard_output_is_named():
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     assert result.returncode == 2
-    assert "No space left on device: standard output," in result.stderr
+    assert "No space left on device: standard output" in result.stderr
 
 
 def test_a_scripts_own_settings_are_checked_too():

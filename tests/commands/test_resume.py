@@ -194,7 +194,7 @@ def test_a_run_and_its_data_may_move_and_its_steps_become_more(
     (data / "valid.de").write_bytes(b"Katze\n" * 12)
     words += ["--train.keep-last", 5, "--train.steps", 25]
     said = said_by(config, "--run", folder, *words)
-    assert "scores up to update 20 are of another validation set" in said
+    assert "scores up to update 20 are not compared with later ones" in said
     assert "another validation set" not in said_by(config, "--run", folder, *words)
     run_config = load_run_config(folder)
     assert restore(folder, run_config)[1].since == 20

@@ -38,7 +38,7 @@ def watched(folder, stop, config, *more, count=1, processes=1):
         started.append(start("tests/commands/watched.py", *words, env=env))
     said = outputs(started)
     assert [process.returncode for process in started] == [0] * processes, said
-    assert "going on with the next epoch" not in said[0][0]
+    assert "continuing with the next epoch" not in said[0][0]
     return said[0][0]
 
 

@@ -94,9 +94,9 @@ def test_the_kinds_are_served_side_by_side(undisturbed, family):
 
 
 @pytest.mark.slow
-def test_it_says_so_when_other_machines_can_ask(undisturbed):
+def test_it_warns_when_other_machines_can_connect(undisturbed):
     with served(undisturbed, "--port", 0, "--host", "0.0.0.0") as (_, _, said):
-        assert "other machines can reach 0.0.0.0" in said
+        assert "is reachable from other machines without authentication" in said
 
 
 def refusal(*words):
@@ -107,7 +107,7 @@ def refusal(*words):
     return result.stderr
 
 
-def test_mistakes_are_told(undisturbed):
+def test_mistakes_get_a_sentence(undisturbed):
     assert "name a run" in refusal()
     assert "nowhere is not a run" in refusal("nowhere")
     assert "port (99999) must be below 65536" in refusal(undisturbed, "--port", 99999)

@@ -1,4 +1,4 @@
-"""What is no number never reaches parameters, optimizer or checkpoints, whatever it comes from."""
+"""NaN and infinite values never reach parameters, optimizer or checkpoints."""
 
 import os
 
@@ -19,7 +19,7 @@ def checkpoints_hold_numbers(folder):
 
 
 @pytest.mark.parametrize("what", ["gradient", "data"] if "KILLS" in os.environ else ["data"])
-def test_updates_that_are_no_numbers_are_skipped_counted_and_told_of(config, tmp_path, what):
+def test_non_finite_updates_are_skipped_logged_and_counted(config, tmp_path, what):
     folder = tmp_path / "run"
     result = poisoned(what, 7, 9, config, "--run", folder)
     assert result.returncode == 0, result.stderr
@@ -32,7 +32,9 @@ def test_updates_that_are_no_numbers_are_skipped_counted_and_told_of(config, tmp
     assert checkpoints_hold_numbers(folder)
 
 
-def test_too_many_in_a_row_end_training_and_the_last_of_them_can_be_looked_at(config, tmp_path):
+def test_too_many_skipped_updates_in_a_row_end_training_and_the_last_can_be_replayed(
+    config, tmp_path
+):
     folder = tmp_path / "run"
     result = poisoned("gradient", 7, 99, config, "--run", folder)
     assert result.returncode == 2
@@ -50,14 +52,14 @@ def test_too_many_in_a_row_end_training_and_the_last_of_them_can_be_looked_at(co
     assert head.startswith(f"update 16 of {folder}: loss ")
     assert any(row.split()[0] == "encoder.layers.self_attention.w_q," for row in rows)
     [bad] = [row for row in rows if "nan" in row]
-    assert bad.endswith(" nan  1 of them no number")
+    assert bad.endswith(" nan  1 non-finite values")
 
     missing = run("train.py", config, "--run", folder, "--replay", 3)
     assert missing.returncode == 2
     assert "skipped/3 is no update that was kept; there are: 16" in missing.stderr
 
 
-def test_weights_that_are_no_numbers_are_never_saved_and_the_run_goes_on(
+def test_non_finite_weights_are_never_saved_and_the_run_can_be_resumed(
     config, undisturbed, tmp_path
 ):
     folder = tmp_path / "run"

@@ -348,10 +348,10 @@ def test_a_bad_folder_gets_a_sentence_and_leaves_nothing(
 
 MISTAKES = [
     ([], ["from-marian", "to-argos"]),
-    (["from-mariana"], ["'from-mariana' is no way to convert"]),
+    (["from-mariana"], ["from-mariana", "Available subcommands", "to-argos"]),
     (["from-marian", "gone", "run"], ["gone is no folder"]),
     (["from-marian", "opus", "en_de"], ["en_de exists"]),
-    (["to-marian", "en_de"], ["the folder to make is missing"]),
+    (["to-marian", "en_de"], ["The folder to make"]),
     (["to-marian", "gone", "out"], ["gone is not a run"]),
     (["to-marian", "en_de", "out", "--checkpoint", "9"], ["en_de has no checkpoint '9'"]),
     (
@@ -383,8 +383,8 @@ def test_a_mistake_gets_a_sentence_and_leaves_nothing(place, monkeypatch, capsys
     assert sorted(path.name for path in place.iterdir()) == before
 
 
-def test_help_names_all_ways(monkeypatch, capsys):
+def test_help_lists_all_commands(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["convert.py", "--help"])
     with pytest.raises(SystemExit):
         carry_out(convert.main)
-    assert len(re.findall(r"^  (from|to)-", capsys.readouterr().out, re.M)) == 6
+    assert len(re.findall(r"^\W+(from|to)-", capsys.readouterr().out, re.M)) == 6

@@ -9,14 +9,14 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from transformer.serving.limits import Limits
-from transformer.serving.service import make_service
+from transformer.serving.requests import Limits
+from transformer.serving.service import ModelService
 
 
 @pytest.fixture(scope="session")
-def served(models):
+def services(models):
     """All of them, as a server has them."""
-    return [make_service(kind, config, "last", *rest) for kind, (config, *rest) in models.items()]
+    return [ModelService(kind, config, "last", *rest) for kind, (config, *rest) in models.items()]
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +24,14 @@ def serving():
     """A function from runs and limits to a context in which a server answers for them; it gives a
     function that asks it."""
     uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `server`")
+    from transformer.serving.access import access
     from transformer.serving.interface import make_application
-    from transformer.serving.server import LOOPBACK, settings
+    from transformer.serving.server import LOOPBACK, uvicorn_config
 
     @contextmanager
     def serve(runs, limits=Limits(), hosts=LOOPBACK, origins=()):  # noqa: B008
-        server = uvicorn.Server(settings(make_application(runs, limits, hosts, origins), limits))
+        application = make_application(runs, limits, access(hosts, origins))
+        server = uvicorn.Server(uvicorn_config(application, limits))
         with socket.create_server(("127.0.0.1", 0)) as found:
             thread = threading.Thread(target=server.run, args=([found],))
             thread.start()
@@ -46,8 +48,8 @@ def serving():
 
 
 @pytest.fixture(scope="session")
-def client(serving, served):
-    with serving(served, Limits(characters=200, lines=6)) as client:
+def client(serving, services):
+    with serving(services, Limits(characters=200, lines=6)) as client:
         yield client
 
 

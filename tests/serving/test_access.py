@@ -1,4 +1,4 @@
-"""Who may ask a server."""
+"""Who may use a server."""
 
 import pytest
 

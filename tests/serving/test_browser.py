@@ -64,12 +64,12 @@ def test_a_sentence_is_typed_and_its_translation_read(browser, client, models, s
         assert nothing_sticks_out(page)
 
 
-def test_every_kind_of_run_can_be_tried_and_mistakes_are_told(browser, client):
+def test_every_kind_of_run_can_be_tried_and_mistakes_are_shown(browser, client):
     with opened(browser, f"http://127.0.0.1:{client.port}") as page:
         for run, text, shown in (
-            ("language model", "the cat", "log-probability of what was added"),
+            ("language model", "the cat", "log-probability of the new text"),
             ("masked model", "the __ sees", "Blank 1"),
-            ("masked model", "no blank", "There is no blank"),
+            ("masked model", "no blank", "The text has no blank"),
             ("classifier", "the cat", "one"),
         ):
             page.select_option("#runs", run)
@@ -94,7 +94,7 @@ def test_an_error_is_shown_as_a_sentence(browser, client):
 def test_the_report_shows_its_maps_when_pointed_at(browser, report, size):
     with opened(browser, f"file://{report}", size) as page:
         page.hover(".map .cell >> nth=0")
-        assert "looks at" in page.inner_text("#reading")
+        assert "attends to" in page.inner_text("#reading")
         before = page.locator(".map .cell").count()
         page.select_option("#kind", index=0)
         assert page.locator(".map .cell").count() != before

@@ -1,6 +1,5 @@
-"""A real server, asked by its clients, by people with mistakes, and by who wants it to fail."""
+"""A real server, and the requests of its clients, of mistaken users and of attackers."""
 
-import asyncio
 import json
 import os
 import socket
@@ -12,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer.config import DataConfig, GenerateConfig
+from transformer.config import GenerateConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
 from transformer.decoding.fill_mask import classify, fill_mask
 from transformer.decoding.generator import continuations, make_generator
 from transformer.decoding.translator import Hypothesis, hypotheses, make_translator, translate
-from transformer.serving.interface import Interface
-from transformer.serving.limits import Limits
-from transformer.serving.service import make_service
+from transformer.serving.requests import Limits
+from transformer.serving.service import ModelService
 
 HOSTILE = int(os.environ.get("HOSTILE", 100))
 SENTENCES = ["the cat sees a dog", "a dog sees the cat", "the garden .", "in the garden a cat"]
@@ -95,8 +93,8 @@ def test_auto_is_the_only_language_there_is_and_claims_no_more(client):
     assert client.post("/detect", {"q": "a"}) == (200, [{"confidence": 0, "language": "en"}])
 
 
-def test_the_language_of_a_text_is_detected_as_far_as_vocabularies_tell(serving, served):
-    translator, *others = served
+def test_the_language_of_a_text_is_detected_as_far_as_vocabularies_tell(serving, services):
+    translator, *others = services
 
     def speaking(language, text):
         pieces = train_tokenizer([text] * 3, "word", 13)
@@ -117,18 +115,20 @@ def test_the_language_of_a_text_is_detected_as_far_as_vocabularies_tell(serving,
             assert detected["language"] == language and detected["confidence"] > 90
     with serving([translator, italian]) as client:
         status, answer = client.post("/translate", asking("the cat", source="auto"))
-        assert status == 400 and "'source' cannot be told: name it, en or it" in answer["error"]
+        assert status == 400 and "'source' cannot be detected: name it, en or it" in answer["error"]
     with serving(others) as client:
         assert client.post("/detect", {"q": "the cat"}) == (200, [])
 
 
-def test_languages_runs_and_health(client, served):
+def test_languages_runs_and_health(client, services):
     assert client.get("/health") == (200, {"status": "ok"})
     english = {"code": "en", "name": "English", "targets": ["de"]}
     german = {"code": "de", "name": "German", "targets": []}
     assert client.get("/languages") == (200, [english, german])
     _, runs = client.get("/runs")
-    assert [(run["name"], run["kind"]) for run in runs] == [(run.name, run.kind) for run in served]
+    assert [(run["name"], run["kind"]) for run in runs] == [
+        (run.name, run.kind) for run in services
+    ]
 
 
 def test_any_spelling_of_a_language_finds_its_run(client):
@@ -142,25 +142,6 @@ def test_any_spelling_of_a_language_finds_its_run(client):
     for other in ({"target": "fr"}, {"source": "xx"}, {"target": 5}, {"target": ""}):
         status, said = client.post("/translate", asked | other)
         assert status == 400 and "en to de" in said["error"]
-
-
-def test_runs_of_one_language_in_several_regions_are_told_apart(models):
-    config, params, tokenizers = models["translator"]
-    runs = []
-    for code in ("por", "pt_BR", "zho_Hant", "xx"):
-        there = replace(config, data=DataConfig(source="en", target=code))
-        runs.append(make_service(code, there, "last", params, tokenizers))
-    interface = Interface(runs, Limits())
-    for target, name in {
-        "pt-BR": "pt_BR", "pt": "por", "pt-PT": "por", "zh-TW": "zho_Hant", "xx": "xx",
-    }.items():  # fmt: skip
-        assert interface._detected(target, "a")["language"] == "en"
-        assert interface._translator("en", target)[0].name == name
-    [english, *others] = json.loads(asyncio.run(interface.languages(None)).body)
-    assert english["targets"] == ["pt", "pt-BR", "xx", "zh-Hant"]
-    assert [one["name"] for one in others] == [
-        "Portuguese", "Portuguese (BR)", "Chinese (Hant)", "xx",
-    ]  # fmt: skip
 
 
 def test_the_page_is_told_all_of_a_translation(client, translator):
@@ -194,7 +175,7 @@ def test_the_other_kinds_answer_as_their_functions_do(client, models):
     assert [one["word"] for one in answer["classes"]] == [one.word for one in guesses]
 
 
-def test_what_is_drawn_for_a_text_does_not_depend_on_who_else_asks(client):
+def test_samples_of_a_text_do_not_depend_on_its_batch(client):
     asked = {"run": "language model", "text": "the cat", "max_tokens": 6}
     alone = client.post("/answer", asked)
     with ThreadPoolExecutor(8) as pool:
@@ -219,7 +200,7 @@ def test_target_chooses_the_tag_of_every_line(serving, models, tagged, random_pa
     config = replace(
         config, model=replace(config.model, source_vocab_size=size, target_vocab_size=size)
     )
-    run = make_service(
+    run = ModelService(
         "many", config, "last", random_params(config.model), Tokenizers(source, source)
     )
     # What the translator is given comes back.
@@ -271,10 +252,10 @@ MISTAKES = [
     ("/translate", asking("a", alternatives=-1), 400, "'alternatives' must be a whole number"),
     ("/translate", asking("a", alternatives=1.5), 400, "'alternatives' must be a whole number"),
     ("/translate", asking("a", alternatives=True), 400, "'alternatives' must be a whole number"),
-    ("/translate", asking("a" * 201), 413, "201 characters: 200 may be asked"),
-    ("/translate", asking(["a" * 100] * 3), 413, "300 characters: 200 may be asked"),
-    ("/translate", asking("a\n" * 7), 413, "7 lines: 6 may be asked"),
-    ("/translate", asking([""] * 7), 413, "7 lines: 6 may be asked"),
+    ("/translate", asking("a" * 201), 413, "at most 200 characters"),
+    ("/translate", asking(["a" * 100] * 3), 413, "at most 200 characters"),
+    ("/translate", asking("a\n" * 7), 413, "at most 6 lines"),
+    ("/translate", asking([""] * 7), 413, "at most 6 lines"),
     ("/translate", asking(LONG), 400, "a sentence of 25 tokens is too long: 20 are read"),
     ("/translate", asking("\ud83d"), 400, "half a character"),
     ("/answer", {"text": "a"}, 400, "'run' must be one of: translator, language model"),
@@ -303,7 +284,7 @@ def test_a_mistake_gets_one_sentence(client, path, values, status, sentence):
 RAW = [
     ("POST", "/translate", b"{", JSON, 400, "is no JSON"),
     ("POST", "/translate", b"", JSON, 400, "is no JSON"),
-    ("POST", "/translate", b"[" * 50_000, JSON, 413, "at most"),
+    ("POST", "/translate", b"[" * 50_000, JSON, 413, "at most 12,400 bytes"),
     ("POST", "/translate", b"[" * 5_000, JSON, 400, "nested too deeply"),
     ("POST", "/translate", b'"a"', JSON, 400, "no JSON object"),
     ("POST", "/translate", b'{"q": NaN}', JSON, 400, "NaN"),
@@ -341,16 +322,16 @@ def test_only_the_files_of_the_page_are_reachable_and_they_run_no_others_code(cl
 
 def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(client):
     status, answer = client.get("/health", Host="evil.example")
-    assert status == 400 and "'evil.example': name it with --hosts" in answer["error"]
+    assert status == 400 and "'evil.example': see --hosts" in answer["error"]
     for name in ("localhost:5000", "127.0.0.1", "[::1]:5000"):
         assert client.raw("GET", "/health", headers={"Host": name})[0] == 200, name
 
 
-def test_other_hosts_and_pages_elsewhere_may_ask_where_they_are_named(serving, served, client):
+def test_other_hosts_and_pages_elsewhere_may_ask_where_they_are_named(serving, services, client):
     page, ask = {"Origin": "https://a.example"}, {"Access-Control-Request-Method": "POST"}
     wants = page | ask | {"Access-Control-Request-Headers": "content-type"}
     hosts, origins = ["localhost", "127.0.0.1", "*.b.example"], ["https://a.example"]
-    with serving(served[:1], hosts=hosts, origins=origins) as open_one:
+    with serving(services[:1], hosts=hosts, origins=origins) as open_one:
         assert open_one.get("/health", Host="x.b.example")[0] == 200
         for headers, method in ((page, "GET"), (wants, "OPTIONS")):
             status, found, _ = open_one.raw(method, "/languages", headers=headers)
@@ -366,7 +347,7 @@ def test_other_hosts_and_pages_elsewhere_may_ask_where_they_are_named(serving, s
 
 
 @pytest.mark.parametrize("sent", [b"x\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\n\n"])
-def test_what_is_no_http_gets_json_too(client, sent):
+def test_what_is_not_http_gets_json_too(client, sent):
     with socket.create_connection(("127.0.0.1", client.port)) as connection:
         connection.sendall(sent)
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -389,8 +370,8 @@ def test_no_name_of_a_host_leads_to_another_file(client, host):
     assert status == 400 or body == page
 
 
-def test_who_connects_and_does_not_ask_keeps_nobody_out(serving, served):
-    with serving(served[:1], Limits(connections=3, seconds=0.5)) as client:
+def test_idle_connections_keep_nobody_out(serving, services):
+    with serving(services[:1], Limits(connections=3, seconds=0.5)) as client:
         address = ("127.0.0.1", client.port)
         silent = [socket.create_connection(address) for _ in range(3)]
         for one in silent[1:]:
@@ -405,17 +386,18 @@ def test_who_connects_and_does_not_ask_keeps_nobody_out(serving, served):
             one.close()
 
 
-def test_those_who_leave_are_not_answered(serving, served):
-    translator, asked = served[0], []
+def test_requests_of_disconnected_clients_are_dropped(serving, services, monkeypatch):
+    answer, asked = ModelService.answer, []
 
-    def slow(texts, options):
+    def slow(service, texts, options):
         asked.append(len(texts))
         time.sleep(1.5)
-        return translator.answer(texts, options)
+        return answer(service, texts, options)
 
+    monkeypatch.setattr(ModelService, "answer", slow)
     body = json.dumps(asking("\n".join(SENTENCES))).encode()
     head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-    with serving([replace(translator, answer=slow)]) as client, ThreadPoolExecutor(1) as pool:
+    with serving(services[:1]) as client, ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.post, "/translate", asking("a"))
         while not asked:
             time.sleep(0.01)
@@ -427,12 +409,12 @@ def test_those_who_leave_are_not_answered(serving, served):
         assert asked == [1, 1]
 
 
-def test_what_waits_too_long_or_is_too_much_is_told_so(serving, served):
-    with serving(served[:1], Limits(waiting=2)) as client:
+def test_a_full_queue_and_a_slow_request_are_refused(serving, services):
+    with serving(services[:1], Limits(waiting=2)) as client:
         status, answer = client.post("/translate", asking("a\nb\nc"))
         assert status == 503 and "ask again" in answer["error"]
         assert client.post("/translate", asking("a\nb"))[0] == 200
-    with serving(served[:1], Limits(seconds=0.2)) as client:
+    with serving(services[:1], Limits(seconds=0.2)) as client:
         status, _, answer = client.raw("POST", "/translate", slow_body(), JSON)
         assert status == 408 and "0.2 s" in json.loads(answer)["error"]
         assert client.post("/translate", asking("a"))[0] == 200
@@ -470,6 +452,6 @@ def test_nothing_that_is_sent_makes_it_fail(client, path, body, kind):
     assert (status == 200) != ("error" in json.loads(answer))
 
 
-def test_it_answers_as_before_after_all_that(client, translator):
+def test_it_still_answers_after_all_that(client, translator):
     [expected] = translate(translator, SENTENCES[:1])
     assert client.post("/translate", ASKED["/translate"])[1] == {"translatedText": expected}

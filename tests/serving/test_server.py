@@ -1,6 +1,5 @@
-"""What a server compiles before it is asked."""
+"""What a server compiles in advance."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from transformer.data.tokenizer import train_tokenizer
 from transformer.decoding.warm_up import search_shapes
 from transformer.serving.server import compile_all
-from transformer.serving.service import text_of
+from transformer.serving.service import OPTIONS, ModelService, text_of_length
 
 SIZES = (1, 4, 16)
 
@@ -17,7 +16,7 @@ def run_of(*programs):
     return SimpleNamespace(programs=lambda sizes: programs)
 
 
-def test_the_shortest_of_all_runs_come_first_and_it_says_how_far_it_is(capsys):
+def test_the_shortest_of_all_runs_come_first_and_progress_is_printed(capsys):
     compiled = []
 
     def program(tokens, name):
@@ -33,7 +32,7 @@ def test_the_shortest_of_all_runs_come_first_and_it_says_how_far_it_is(capsys):
     ]
 
 
-def test_what_cannot_be_compiled_is_told_and_ends_nothing():
+def test_what_cannot_be_compiled_is_a_warning():
     def fail():
         raise MemoryError("no\nroom")
 
@@ -41,11 +40,11 @@ def test_what_cannot_be_compiled_is_told_and_ends_nothing():
         compile_all([run_of((16, lambda: None), (16, fail), (32, fail))], SIZES)
 
 
-def test_what_is_compiled_is_what_a_run_is_asked_for(served):
+def test_what_is_compiled_is_what_requests_need(services, monkeypatch):
     asked = []
-    translator, *others = [
-        replace(run, answer=lambda texts, options: asked.append((texts, options))) for run in served
-    ]
+    answer = lambda _, texts, options: asked.append((texts, options))  # noqa: E731
+    monkeypatch.setattr(ModelService, "answer", answer)
+    translator, *others = services
     shapes = search_shapes(translator.translator, SIZES)
     for_the_page = [shape for shape in shapes if shape.rows == 1]
     assert [tokens for tokens, _ in translator.programs(SIZES)] == [
@@ -56,14 +55,14 @@ def test_what_is_compiled_is_what_a_run_is_asked_for(served):
         for _, program in run.programs(SIZES):
             program()
         assert {len(texts) for texts, _ in asked} == {*SIZES}
-        assert all(options == run.defaults for _, options in asked)
+        assert all(options == OPTIONS[run.kind][0] for _, options in asked)
         for text in {texts[0] for texts, _ in asked}:
             run.check(text)
             assert ("__" in text) == (run.kind == "masked model")
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe", "char"])
-def test_a_text_of_so_many_tokens(kind):
+def test_a_text_of_a_given_length(kind):
     tokenizer = train_tokenizer(["the cat sees a dog", "der Hund sieht die Katze"] * 3, kind, 40)
     for count in (2, 7, 60):
-        assert len(tokenizer.encode([text_of(tokenizer, count)])[0]) == count
+        assert len(tokenizer.encode([text_of_length(tokenizer, count)])[0]) == count

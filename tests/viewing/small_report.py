@@ -3,7 +3,12 @@
 from transformer.data.test_sets import TestSet
 from transformer.evaluation.scores import score
 from transformer.runs.folder import Launch
-from transformer.viewing.report import ReportData, chosen_sentences, examined, write_page
+from transformer.viewing.report import (
+    ReportData,
+    attention_examples,
+    result_with_details,
+    write_page,
+)
 
 NASTY = "</script><b>the cat</b> & \u2028 'a' \"dog\" {{ 7 * 7 }} <end>"
 PAIRS = [("the cat", "the cat sees"), ("a dog", "a dog ."), (NASTY, NASTY), ("", "")] * 3
@@ -25,15 +30,15 @@ def write_report(path, model):
         "losses": [{"name": "nats/token", "value": 1.5, "interval": None}],
     }  # fmt: skip
     result = (TestSet(NASTY, "nasty", PAIRS), record, outputs)
-    seen = ReportData(
+    data = ReportData(
         run=NASTY,
         checkpoint="best: step 20",
         config=config,
         parameters=12_345,
         metrics={"one": METRICS, "two": METRICS[:1]},
-        starts=[Launch(0, 0.0, "core", 2, "a processor")],
-        tested=[examined(config, tokenizers, *result)],
-        looked=chosen_sentences(config, params, tokenizers, result, ["the cat", NASTY]),
+        launches=[Launch(0, 0.0, "core", 2, "a processor")],
+        results=[result_with_details(config, tokenizers, *result)],
+        attention=attention_examples(config, params, tokenizers, result, ["the cat", NASTY]),
         doctor=[NASTY],
     )
-    write_page(path, seen)
+    write_page(path, data)

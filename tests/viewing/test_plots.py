@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from transformer.viewing.attention import AttentionMap
-from transformer.viewing.beam import Beginning
+from transformer.viewing.beam import PartialHypothesis
 
 pytest.importorskip("matplotlib", reason="needs the extra `viewing`")
 
@@ -43,8 +43,8 @@ def test_all_heads_of_the_layer_are_drawn():
 def test_a_beam_is_a_tree_with_what_was_found_in_colour():
     axes = Figure().subplots()
     steps = [
-        [Beginning((4,), -0.1), Beginning((5,), -2.0)],
-        [Beginning((5, 6), -2.1), Beginning((4, 7), -2.5)],
+        [PartialHypothesis((4,), -0.1), PartialHypothesis((5,), -2.0)],
+        [PartialHypothesis((5, 6), -2.1), PartialHypothesis((4, 7), -2.5)],
     ]
     draw_beam(axes, steps, {4: "a", 5: "b", 6: "c", 7: "d"}.get, (5, 6))
     texts = {text.get_text(): text for text in axes.texts}

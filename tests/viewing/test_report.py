@@ -9,18 +9,19 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra `viewing`")
 pytest.importorskip("jinja2", reason="needs the extra `viewing`")
 
-from small_report import METRICS, NASTY, PAIRS
-
+from tests.viewing.small_report import METRICS, NASTY, PAIRS
 from transformer.data.test_sets import TestSet
 from transformer.errors import UserError
-from transformer.viewing.curves import INK, curves
+from transformer.runs.folder import Launch
+from transformer.viewing.plots import INK, curves
 from transformer.viewing.report import (
     ReportData,
     as_json,
+    attention_examples,
     check_sentences,
-    chosen_sentences,
     costs,
     differences,
+    unit_hours,
 )
 
 pytestmark = pytest.mark.slow  # needs an extra
@@ -77,10 +78,10 @@ def test_scores_and_costs_are_shown(page):
 
 def test_the_maps_are_those_of_the_sentences(page, models):
     config, params, tokenizers = models["translator"]
-    text = page.partition('id="looked">')[2].partition("</script>")[0]
+    text = page.partition('id="examples">')[2].partition("</script>")[0]
     found = json.loads(text)
     assert [one["source"] for one in found] == ["the cat", NASTY]
-    [expected] = chosen_sentences(
+    [expected] = attention_examples(
         config, params, tokenizers, (TestSet("x", "x", PAIRS), {}, []), ["the cat"]
     )
     assert found[0]["target"] == expected.target
@@ -99,12 +100,12 @@ def test_without_a_choice_typical_sentences_are_shown(models):
             "classifier": [("the cat", "one"), ("a dog sees", "two"), (LONG, "two")],
         }[kind]
         outputs = ["a dog", "a", "", "a"] if kind == "translator" else None
-        looked = chosen_sentences(
+        examples = attention_examples(
             config, params, tokenizers, (TestSet("x", "x", pairs), {}, outputs), []
         )
         texts = [source or target for source, target in pairs[:2]]
-        assert {one.source for one in looked} == {*texts}
-        assert [one.kind for one in looked[0].maps] == {
+        assert {one.source for one in examples} == {*texts}
+        assert [one.kind for one in examples[0].maps] == {
             "translator": ["encoder", "masked", "cross"],
             "language model": ["masked"],
             "masked model": ["encoder"],
@@ -139,9 +140,9 @@ def test_a_curve_for_each_field_that_a_run_has():
     drawn = curves({"one": METRICS, "two": METRICS[:1]})
     labels = [re.search('aria-label="([^"]*)"', one)[1].partition(",")[0] for one in drawn]
     assert labels == [
-        "Loss of training",
-        "Loss of validation",
-        "BLEU of validation",
+        "Training loss",
+        "Validation loss",
+        "Validation BLEU",
         "Learning rate",
         "Speed",
     ]
@@ -156,9 +157,15 @@ def test_runs_have_any_names():
         assert name in drawn[0], name
 
 
-def test_costs_without_training_or_without_starts(models):
+def test_costs_without_training_or_without_launches(models):
     config = models["translator"][0]
-    seen = ReportData("a", "last", config, 5, {"a": []}, [], [], [], [])
-    assert list(costs(seen)) == [("parameters", "5")]
-    seen = ReportData("a", "last", config, 5, {"a": METRICS}, [], [], [], [])
-    assert "energy" not in dict(costs(seen)) and "speed" in dict(costs(seen))
+    data = ReportData("a", "last", config, 5, {"a": []}, [], [], [], [])
+    assert list(costs(data)) == [("parameters", "5")]
+    data = ReportData("a", "last", config, 5, {"a": METRICS}, [], [], [], [])
+    assert "energy" not in dict(costs(data)) and "speed" in dict(costs(data))
+
+
+def test_hours_are_those_of_each_launch_until_the_next():
+    launches = [Launch(0, 0, "core", 2, "a"), Launch(9, 3600, "device", 4, "b")]
+    assert unit_hours(launches, 5400) == {"core": 2.0, "device": 2.0}
+    assert unit_hours([], 100) == {}

@@ -1,15 +1,21 @@
-"""The words of convert.py: which way, from where, to where."""
+"""The commands of convert.py: the direction, what to read, what to write."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
+from tyro.conf import Positional, subcommand
 
-from transformer.commands.command_line import parse_script, parse_with_run
+from transformer.commands.command_line import (
+    Checkpoint,
+    Decode,
+    RunFolder,
+    parse_script,
+    parse_with_run,
+)
 from transformer.config import DecodeConfig
 from transformer.config.settings import Count
-from transformer.errors import UserError
 
 PROGRAM = "python convert.py"
 Quantization = Literal["none", "int8", "int16", "float16", "bfloat16"]
@@ -19,10 +25,10 @@ Quantization = Literal["none", "int8", "int16", "float16", "bfloat16"]
 class FromMarian:
     """A folder of Hugging Face's MarianMTModel, such as OPUS-MT's, becomes a run."""
 
-    folder: tyro.conf.Positional[Path]
+    folder: Positional[Path]
     """Holds config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm and
     vocab.json."""
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """The run folder to make."""
     source: str = ""
     """Source language, such as en; what the folder says by default."""
@@ -34,14 +40,11 @@ class FromMarian:
 class ToMarian:
     """A run becomes a folder that transformers loads as MarianMTModel and MarianTokenizer."""
 
-    run: tyro.conf.Positional[Path]
-    """The run folder."""
-    folder: tyro.conf.Positional[Path] = tyro.MISSING
+    run: RunFolder
+    folder: Positional[Path] = tyro.MISSING
     """The folder to make."""
-    checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few), average-best or a step."""
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
-    """How it will search; the run's own settings by default."""
+    checkpoint: Checkpoint = "best"
+    decode: Decode = field(default_factory=DecodeConfig)
 
 
 @dataclass(frozen=True)
@@ -49,23 +52,22 @@ class ToCTranslate2:
     """A run, or a MarianMTModel's folder, becomes a model of CTranslate2; then both translate a
     sample."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """The run folder, or the folder of a MarianMTModel."""
-    folder: tyro.conf.Positional[Path]
+    folder: Positional[Path]
     """The folder to make."""
-    checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few), average-best or a step."""
+    checkpoint: Checkpoint = "best"
     quantization: Quantization = "none"
     """Precision of the weights; none: float32."""
     target: str = ""
-    """Of a model with target tags the language that it is to have alone, such as deu; by default
+    """The only language of the exported model, such as deu, if the run has target tags; by default
     each text begins with its tag."""
     sample: tuple[str, ...] = ()
     """A file of sentences to compare on, and one of references or none; by default the run's
     validation sentences."""
     sentences: Count = 200
-    """How many of them; 0: no comparison. Where, without quantization, less than 95 % of the
-    translations are the same, the model is not kept."""
+    """Number of sentences to compare; 0: none. A model without quantization is not kept if less
+    than 95 % of the translations are the same."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,13 @@ class ToArgos:
     """A run, or a MarianMTModel's folder, becomes a package that Argos Translate and LibreTranslate
     install."""
 
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """The run folder, or the folder of a MarianMTModel."""
-    file: tyro.conf.Positional[Path]
+    file: Positional[Path]
     """The file to make, NAME.argosmodel."""
     target: str = ""
-    """Of a model with target tags the language of the package, such as deu."""
-    checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few), average-best or a step."""
+    """The language of the package, such as deu, if the run has target tags."""
+    checkpoint: Checkpoint = "best"
     quantization: Quantization = "int8"
     """Precision of the weights; none: float32."""
 
@@ -89,50 +90,34 @@ class ToArgos:
 class ToSafetensors:
     """The weights of a run by our names, with its settings and tokenizers, for anything to read."""
 
-    run: tyro.conf.Positional[Path]
-    """The run folder."""
-    folder: tyro.conf.Positional[Path]
+    run: RunFolder
+    folder: Positional[Path]
     """The folder to make."""
-    checkpoint: str = "best"
-    """best (by the validation set), last, average (of the last few), average-best or a step."""
+    checkpoint: Checkpoint = "best"
 
 
 @dataclass(frozen=True)
 class FromSafetensors:
     """What to-safetensors wrote becomes a run again."""
 
-    folder: tyro.conf.Positional[Path]
+    folder: Positional[Path]
     """Holds model.safetensors, config.json and tokenizer/."""
-    run: tyro.conf.Positional[Path]
+    run: Positional[Path]
     """The run folder to make."""
 
 
-COMMANDS = {
-    "from-marian": FromMarian,
-    "to-marian": ToMarian,
-    "to-ctranslate2": ToCTranslate2,
-    "to-argos": ToArgos,
-    "to-safetensors": ToSafetensors,
-    "from-safetensors": FromSafetensors,
-}
-Command = FromMarian | ToMarian | ToCTranslate2 | ToArgos | ToSafetensors | FromSafetensors
+Command = (
+    FromMarian
+    | ToMarian
+    | Annotated[ToCTranslate2, subcommand("to-ctranslate2")]
+    | ToArgos
+    | ToSafetensors
+    | FromSafetensors
+)
 
 
 def parse_convert(words: list[str]) -> Command:
-    """Raises UserError for a way that there is not."""
-    name, rest = (words[0], words[1:]) if words else ("", [])
-    if name in ("-h", "--help"):
-        ways = "\n".join(
-            f"  {name:17}{' '.join(kind.__doc__.split())}" for name, kind in COMMANDS.items()
-        )
-        print(f"usage: {PROGRAM} WAY FROM TO [--settings]\n\n{ways}\n\n{PROGRAM} WAY --help: more")
-        raise SystemExit(0)
-    if name not in COMMANDS:
-        ways = ", ".join(COMMANDS)
-        raise UserError(f"{name!r} is no way to convert: {PROGRAM} followed by one of {ways}")
-    program, kind = f"{PROGRAM} {name}", COMMANDS[name]
-    if kind is ToMarian and rest and not rest[0].startswith("-"):
-        if len(rest) < 2 or rest[1].startswith("-"):
-            raise UserError(f"{program} RUN FOLDER: the folder to make is missing")
-        return parse_with_run(kind, rest, program)[0]
-    return parse_script(kind, rest, program)
+    """The command that the words name, checked. Raises UserError."""
+    if words[:1] == ["to-marian"] and len(words) > 1 and not words[1].startswith("-"):
+        return parse_with_run(ToMarian, words[1:], f"{PROGRAM} to-marian")[0]
+    return parse_script(Command, words, PROGRAM)

@@ -1,4 +1,4 @@
-"""`train.py CONFIG --doctor`: what the data are like, as text and as tokens."""
+"""`train.py CONFIG --doctor`: examines the data, as text and as tokens."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from transformer.data.vocabularies import Tokenizers
 
 
 def examine_data(config: Config, home: Path | None, log: Callable[[str], None]) -> None:
-    """Prints the findings. `home` is the run that the vocabulary comes from, if there is one."""
+    """Prints the findings. `home` is the run that the vocabulary comes from, if any."""
 
     def tokenizers(_: DataConfig) -> Tokenizers:
         return prepare_tokenizers(config, home, log)[1]

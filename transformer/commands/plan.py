@@ -1,4 +1,4 @@
-"""`train.py CONFIG --plan`: what training will take, here or on devices that are not there."""
+"""`train.py CONFIG --plan`: memory and time of training, here or on devices that are absent."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,8 +16,8 @@ from transformer.training.forecast import forecast
 def show_plan(
     config: Config, targets: Sequence[str], home: Path | None, device: str, log: Callable
 ) -> None:
-    """Prints memory and time of each batch shape: for the target devices, or for these. `home` is
-    the run that the vocabulary comes from, if there is one."""
+    """Prints memory and time of each batch shape: of the target devices, or of those of this
+    machine. `home` is the run that the vocabulary comes from, if any."""
     meshes = [(name, *mesh_of(name)) for name in targets]
     devices.configure_devices("any" if meshes else device)
     if not meshes:

@@ -1,4 +1,4 @@
-"""A command as a program: what goes wrong becomes one sentence and an exit code."""
+"""A command as a program: an error becomes one sentence and an exit code."""
 
 import contextlib
 import os
@@ -14,33 +14,34 @@ from transformer.machine.malloc import keep_memory
 from transformer.machine.signals import quiet_interrupts
 
 LONGEST_SENTENCE = 2_000
-"""Letters of a refusal: a file from elsewhere may hold names of any length."""
+"""Characters of an error, which may quote a file of any length."""
 
 
 def run_command(main: Callable[[list[str]], None]) -> None:
-    """`carry_out` as a program: one that fails ends at once.
+    """`carry_out` as a program: if it fails, it exits at once.
 
-    A library's thread, or a process that is gone, would else be waited for, the run held meanwhile.
+    Otherwise it would wait for threads of libraries and for processes that have exited, and keep
+    the run locked.
     """
-    sys.excepthook, sys.unraisablehook = _hear, lambda args: _hear(*args[:3])
+    sys.excepthook, sys.unraisablehook = _excepthook, lambda args: _excepthook(*args[:3])
     try:
         carry_out(main)
     except SystemExit as stop:
         if stop.code:
-            _leave(stop.code)
+            _exit(stop.code)
         raise
     except BaseException:
         traceback.print_exc()
-        _leave(1)
+        _exit(1)
 
 
-def _hear(kind: type[BaseException], error: BaseException | None, trace: object) -> None:
-    """Python's own words about what nobody caught, but for what Orbax leaves when a save fails."""
+def _excepthook(kind: type[BaseException], error: BaseException | None, trace: object) -> None:
+    """Python's own hook, except for an error that Orbax leaves after a save has failed."""
     if str(error) != "Event loop is closed":
         sys.__excepthook__(kind, error, trace)
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()
@@ -48,10 +49,8 @@ def _leave(code: int) -> NoReturn:
 
 
 def carry_out(main: Callable[[list[str]], None]) -> None:
-    """Run a command's main; a UserError becomes one sentence on stderr and SystemExit with code 2.
-
-    So does what the machine refuses: a file that cannot be read or written, too little memory.
-    """
+    """Runs a command's main. A UserError, an unreadable or unwritable file and too little memory
+    become one sentence on stderr and SystemExit with code 2."""
     for name in ("stdin", "stdout", "stderr"):  # None where the shell has closed it
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
@@ -67,15 +66,12 @@ def carry_out(main: Callable[[list[str]], None]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader has gone (`| head`): send what is left nowhere, so that exiting is quiet too.
         _discard_output()
         sys.exit(1)
     except OSError as error:
         _discard_output()
-        name = error.filename or "standard output, or a file that nobody named"
-        _refuse(
-            f"{error.strerror or error}: {name}; see that there is room, and that it may be used"
-        )
+        name = error.filename or "standard output or an unknown file"
+        _refuse(f"{error.strerror or error}: {name}; check free space and permissions")
     except Exception as error:
         if not is_out_of_memory(error):
             raise
@@ -96,6 +92,6 @@ def _refuse(sentence: object) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """What is still to be printed goes nowhere, so that exiting is quiet."""
+    """Discards what is still to be printed, since its reader has exited (`| head`)."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,10 +1,9 @@
-"""`train.py CONFIG --replay STEP`: an update that was skipped once more, layer by layer."""
+"""`train.py CONFIG --replay STEP`: computes a skipped update again, and shows it by layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,35 +20,24 @@ from transformer.training.loss import LossSums
 from transformer.training.step import TrainState, gradients
 
 
-class Norms(NamedTuple):
-    """Of one parameter of one layer: its norm, that of its mean gradient, and how many numbers of
-    that gradient are none."""
-
-    name: str
-    weight: float
-    gradient: float
-    not_finite: int
-
-
 def replay(run: Path, step: int, log: Callable[[str], None]) -> None:
-    """Prints the norms of each weight and of its gradient in the update of that number."""
+    """Prints the norms of each weight and of its gradient in that update."""
     config = load_run_config(run)
     state, batch = load_skipped(run, config, step)
     mesh = sharding.make_mesh()
     sums, grads = replayed(mesh, config, sharding.shard(mesh, config, state), batch)
     log(
         f"update {step:,} of {run}: loss {float(sums.loss / sums.tokens):.4g} "
-        f"nats/{config.model.unit}; length of each weight and of its gradient:"
+        f"nats/{config.model.unit}; norm of each weight and of its gradient:"
     )
-    for name, weight, gradient, not_finite in norms(state.params, grads):
-        bad = f"  {not_finite:,} of them no number" if not_finite else ""
-        log(f"  {name:48} {weight:10.3g} {gradient:10.3g}{bad}")
+    for line in norms(state.params, grads):
+        log(line)
 
 
 def replayed(
     mesh: Mesh, config: Config, state: TrainState, batch: Batch
 ) -> tuple[LossSums, Params]:
-    """What the update after this state computes of a batch: the sums, and the mean gradient."""
+    """The sums and the mean gradient of a batch, in the update after this state."""
     config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
     batch = sharding.shard_batch(mesh, batch, config.train.micro_batches)
     key = jax.random.fold_in(state.key, state.step)
@@ -57,19 +45,16 @@ def replayed(
     return sums, jax.tree.map(lambda gradient: gradient / sums.tokens, grads)
 
 
-def norms(params: Params, grads: Params) -> list[Norms]:
-    """Of every parameter, of each layer by itself, in the order of `by_name`."""
-    found = []
-    for (name, weight), gradient in zip(by_name(params).items(), by_name(grads).values()):
+def norms(params: Params, grads: Params) -> Iterator[str]:
+    """A line for every parameter, each layer by itself, in the order of `by_name`: its norm, that
+    of its gradient, and the number of non-finite values in the gradient, if any."""
+    all_gradients = by_name(grads)
+    for name, weights in by_name(params).items():
+        pair = weights, all_gradients[name]
         stacked = ".layers." in name
-        for number in range(len(weight) if stacked else 1):
-            w, g = (leaf[number] if stacked else leaf for leaf in (weight, gradient))
-            found.append(
-                Norms(
-                    f"{name}, layer {number + 1}" if stacked else name,
-                    float(jnp.linalg.norm(w)),
-                    float(jnp.linalg.norm(g)),
-                    int(np.sum(~np.isfinite(g))),
-                )
-            )
-    return found
+        for layer in range(len(weights) if stacked else 1):
+            weight, gradient = (leaf[layer] if stacked else leaf for leaf in pair)
+            label = f"{name}, layer {layer + 1}" if stacked else name
+            sizes = f"{jnp.linalg.norm(weight):10.3g} {jnp.linalg.norm(gradient):10.3g}"
+            bad = int(np.sum(~np.isfinite(gradient)))
+            yield f"  {label:48} {sizes}" + (f"  {bad:,} non-finite values" if bad else "")

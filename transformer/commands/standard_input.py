@@ -1,4 +1,4 @@
-"""Text from standard input: lines of a file or a pipe, or what somebody types."""
+"""Text from standard input: lines of a file or a pipe, or lines that are typed."""
 
 import os
 import stat
@@ -6,107 +6,100 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from threading import Condition, Thread
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tqdm import tqdm
 
 from transformer.errors import UserError
 
 CHUNK = 1 << 16
-"""Bytes read at once: what Linux keeps in a pipe."""
+"""Bytes read at once: the capacity of a pipe in Linux."""
 
 
 class Exchange(Protocol):
     """How lines become answers. Numbers of lines count from 0."""
 
     def read(self, line: str) -> Any:
-        """The request of a line, or None if it asks nothing and its answer is an empty line.
-        Raises UserError for a bad line."""
+        """The request of a line, None if its answer is an empty line. Raises UserError."""
 
     def answer(self, requests: list[Any], numbers: list[int]) -> Sequence[str]:
-        """What is printed for each of some requests. Raises UserError if one of them is bad."""
+        """The output for each of some requests. Raises UserError if one of them is bad."""
 
     def failed(self, number: int, line: str, sentence: str) -> str:
-        """What is printed for a line that has no answer, where the sentence says why."""
+        """The output for a line that has no answer, for which the sentence gives the reason."""
 
 
-class Line(NamedTuple):
-    """A line of input: its number, its text ("" where that cannot be read), and its request, or
-    why it has none."""
+@dataclass
+class Line:
+    """A line of input: its number, its text ("" if it cannot be decoded), its request, and its
+    answer or the reason why it has none."""
 
     number: int
-    text: str
-    asked: Any
+    text: str = ""
+    request: Any = None
+    answer: str | UserError = ""
 
 
 def answer_lines(stream, size: int, exchange: Exchange, skip: bool) -> None:
     """Prints the answer to each line of a stream, in order, in blocks of at most `size` lines.
 
-    A bad line costs itself alone. All lines before it are answered, then UserError names it; with
+    A bad line affects no other. All lines before it are answered, then UserError names it; with
     `skip` there is a warning instead, and `exchange.failed` is printed in place of the answer.
     """
     skipped = 0
     for first, block in in_blocks(stream, size):
         lines = [_read(exchange, number, line) for number, line in enumerate(block, first)]
         if not skip:
-            bad = (place for place, line in enumerate(lines) if isinstance(line.asked, UserError))
+            bad = (place for place, line in enumerate(lines) if isinstance(line.answer, UserError))
             lines = lines[: next(bad, size) + 1]
-        for line, found in _outcomes(exchange, lines):
-            if isinstance(found, UserError):
-                sentence = f"line {line.number + 1:,}: {found}"
+        _answer(exchange, [line for line in lines if line.request is not None])
+        for line in lines:
+            if isinstance(line.answer, UserError):
+                sentence = f"line {line.number + 1:,}: {line.answer}"
                 if not skip:
-                    raise UserError(sentence) from found
+                    raise UserError(sentence) from line.answer
                 warnings.warn(f"{sentence} (skipped)", stacklevel=2)
                 skipped += 1
-                found = exchange.failed(line.number, line.text, sentence)
-            print(found)
+                line.answer = exchange.failed(line.number, line.text, sentence)
+            print(line.answer)
         sys.stdout.flush()
     if skipped:
         warnings.warn(f"{skipped:,} lines without an answer (--on-error skip)", stacklevel=2)
 
 
-def _read(exchange: Exchange, number: int, line: bytes) -> Line:
-    text = ""
+def _read(exchange: Exchange, number: int, data: bytes) -> Line:
+    line = Line(number)
     try:
-        text = read_line(line, is_first=number == 0)
-        return Line(number, text, exchange.read(text))
+        line.text = read_line(data, is_first=number == 0)
+        line.request = exchange.read(line.text)
     except UserError as error:
-        return Line(number, text, error)
+        line.answer = error
+    return line
 
 
-def _outcomes(exchange: Exchange, lines: list[Line]) -> Iterator[tuple[Line, str | UserError]]:
-    """The answer to each line, or why it has none. All requests are answered together."""
-    requests = [line for line in lines if not isinstance(line.asked, UserError | None)]
-    answers = _answers(exchange, requests)
-    for line in lines:
-        if line.asked is None:
-            yield line, ""
-        else:
-            yield line, line.asked if isinstance(line.asked, UserError) else next(answers)
-
-
-def _answers(exchange: Exchange, lines: list[Line]) -> Iterator[str | UserError]:
-    """The answer to each request. Requests that fail together are halved until the one that is to
-    blame is alone."""
+def _answer(exchange: Exchange, lines: list[Line]) -> None:
+    """Answers all requests together. If they fail, they are halved until the bad one is alone."""
     if not lines:
         return
     try:
-        answers = exchange.answer([line.asked for line in lines], [line.number for line in lines])
+        answers = exchange.answer([line.request for line in lines], [line.number for line in lines])
     except UserError as error:
         if len(lines) == 1:
-            yield error
-        else:
-            half = len(lines) // 2
-            yield from _answers(exchange, lines[:half])
-            yield from _answers(exchange, lines[half:])
+            lines[0].answer = error
+            return
+        half = len(lines) // 2
+        _answer(exchange, lines[:half])
+        _answer(exchange, lines[half:])
     else:
-        yield from answers
+        for line, answer in zip(lines, answers, strict=True):
+            line.answer = answer
 
 
 def read_line(line: bytes, is_first: bool) -> str:
-    """A line of UTF-8 text; the first one without a byte order mark. Raises UserError."""
+    """A line of UTF-8 text; the first one without its byte order mark. Raises UserError."""
     try:
         return line.decode("utf-8-sig" if is_first else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -119,16 +112,16 @@ def in_blocks(stream, size: int) -> Iterator[tuple[int, list[bytes]]]:
     """The lines of a stream in blocks, each with the number of its first line, counted from 0.
 
     Only a line feed ends a line. A block of a file has `size` lines. A block of a pipe has those
-    that have come, `size` at most, so that a program that waits for an answer gets it.
+    that have arrived, at most `size`, so that a program that waits for an answer gets it.
 
-    A bar shows how many are answered and the time left, if standard error is a terminal, the
-    stream is not typed and the answers are not read there.
+    A progress bar is shown if standard error is a terminal, and neither the stream nor standard
+    output is one.
     """
     blocks = _of_file(stream, size) if _is_file(stream) else Arrivals(stream, size)
-    is_seen = sys.stderr.isatty() and not (stream.isatty() or sys.stdout.isatty())
-    total = _count(stream) if is_seen and _is_file(stream) else None
+    has_bar = sys.stderr.isatty() and not (stream.isatty() or sys.stdout.isatty())
+    total = _count(stream) if has_bar and _is_file(stream) else None
     first = 0
-    with tqdm(total=total, unit=" lines", disable=not is_seen) as bar:
+    with tqdm(total=total, unit=" lines", disable=not has_bar) as bar:
         for block in blocks:
             yield first, block
             bar.update(len(block))
@@ -145,7 +138,7 @@ def _of_file(stream, size: int) -> Iterator[list[bytes]]:
 
 
 def _count(stream) -> int:
-    """How many lines are left of a file."""
+    """The number of lines that are left of a file."""
     start = stream.tell()
     count = sum(1 for _ in stream)
     stream.seek(start)
@@ -153,10 +146,10 @@ def _count(stream) -> int:
 
 
 class Arrivals:
-    """Lines of a pipe or a terminal, read by a thread of their own while others are answered.
+    """Lines of a pipe or a terminal, read by a thread while others are answered.
 
-    The thread pauses while `size` lines wait. It never outlives the process: Ctrl-C in the main
-    thread need not wait for a line.
+    The thread pauses while `size` lines are pending. It is a daemon, so that Ctrl-C in the main
+    thread does not wait for a line.
     """
 
     def __init__(self, stream, size: int):
@@ -168,7 +161,7 @@ class Arrivals:
         Thread(target=self._read, daemon=True).start()
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        """Blocks of the lines that have come, at least one and at most `size`."""
+        """Blocks of the lines that have arrived, at least one and at most `size`."""
         while True:
             with self.change:
                 self.change.wait_for(lambda: self.lines or self.has_ended)
@@ -196,7 +189,7 @@ class Arrivals:
             self.change.notify_all()
 
     def _add(self, lines: list[bytes]) -> None:
-        """All at once: lines that came together are answered together."""
+        """Adds all at once: lines that arrived together are answered together."""
         with self.change:
             self.lines += lines
             self.change.notify_all()
@@ -204,8 +197,8 @@ class Arrivals:
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
-    """Asks for lines until the end of input (Ctrl-D) or Ctrl-C. They are UTF-8, whatever the
-    locale says; one that is not is asked for again."""
+    """Prompts for lines until the end of input (Ctrl-D) or Ctrl-C. They are UTF-8 in every locale;
+    if one is not, it is prompted for again."""
     while True:
         try:
             typed = input(f"{prompt}> ")

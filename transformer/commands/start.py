@@ -1,4 +1,4 @@
-"""How train.py begins: a new model, the weights of another run, or where a run stopped."""
+"""What a run starts from: a new state, the weights of another run, or its last checkpoint."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from transformer.data.prepare import (
 from transformer.data.vocabularies import same_models, save_tokenizers
 from transformer.evaluation.scores import bleu_metric
 from transformer.machine import distributed
-from transformer.model.params import Params, with_classifier
-from transformer.runs.checkpoints import Progress, digests_of, load_params, restore
+from transformer.model.params import with_classifier
+from transformer.runs.checkpoints import Progress, digests_of, restore
 from transformer.runs.folder import (
     check_same_run,
     create_run,
@@ -30,6 +30,7 @@ from transformer.runs.folder import (
     load_run_config,
     take_up_run,
 )
+from transformer.runs.load import Run, load_run
 from transformer.training import sharding
 from transformer.training.programs import new_state
 from transformer.training.step import TrainState
@@ -38,21 +39,17 @@ Log = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
-class Start:
-    """What training begins with.
+class StartingPoint:
+    """What a run starts from.
 
-    state           that of the last checkpoint, or None in a new run
-    weights         those of another run (`--from`), or None
-    label           the checkpoint that these are of
-    new_classifier  whether these lack a classifier for the classes of this run
-    changed         the settings that have changed since the run was begun
+    restored  the state of its last checkpoint, None in a new run
+    other     the run of `--from`, None without it
+    changed   the settings that have changed since the run was begun
     """
 
     progress: Progress
-    state: TrainState | None = None
-    weights: Params | None = None
-    label: str = ""
-    new_classifier: bool = False
+    restored: TrainState | None = None
+    other: Run | None = None
     changed: str = ""
 
 
@@ -68,69 +65,68 @@ def prepare(command: TrainCommand, log: Log) -> Prepared:
     """Vocabulary, training and validation set: the run's, or new ones."""
     folder, config, first = command.run, command.settings, distributed.is_first()
 
-    def tell(line: str) -> None:
+    def log_progress(line: str) -> None:
         log(line)
         distributed.report_progress(line.partition(":")[0])
 
     check_corpora(config.data)
     if len(config.data.sides) == 2:
-        bleu_metric(config.data.target, config.data.bleu_tokenizer)  # a missing package, at once
+        bleu_metric(config.data.target, config.data.bleu_tokenizer)  # a package may be missing
     resuming = has_checkpoints(folder)
     home = folder if resuming or not first else command.from_run
-    if not first and not resuming:  # the first process has saved what may be new
+    if not first and not resuming:  # the first process has saved the vocabulary, which may be new
         config = replace(config, data=replace(config.data, vocabulary=""))
     new_classes = bool(command.from_run) and not resuming
-    config, tokenizers = prepare_tokenizers(config, home, tell, new_classes)
+    config, tokenizers = prepare_tokenizers(config, home, log_progress, new_classes)
     if resuming:
         config = config.with_derived_of(load_run_config(folder))
-    if resuming and first:
-        check_same_run(folder, config)
-    config, training = prepare_training(config, tokenizers, tell, derive=not resuming)
-    return Prepared(config, tokenizers, training, prepare_validation(config, tokenizers, tell))
+        if first:
+            check_same_run(folder, config)
+    config, training = prepare_training(config, tokenizers, log_progress, derive=not resuming)
+    validation = prepare_validation(config, tokenizers, log_progress)
+    return Prepared(config, tokenizers, training, validation)
 
 
-def find_start(command: TrainCommand, data: Prepared) -> Start:
-    """Where the run stopped, or the weights to begin with. A new run's folder is made last, when
-    what could be wrong with settings and data has been found."""
+def find_starting_point(command: TrainCommand, data: Prepared) -> StartingPoint:
+    """The last checkpoint, or the run of `--from`. The folder of a new run is created last, after
+    the settings and the data have been checked."""
     folder, config = command.run, data.config
     if has_checkpoints(folder):
-        state, progress = restore(folder, config)
-        changed = ""
+        (state, progress), changed = restore(folder, config), ""
         if distributed.is_first():
-            known = progress.training or progress.plan  # early versions kept the plan alone
-            training = data.training
-            is_same = known in (training.pairs.digest, training.plan.digest)
-            same = {"data.train_files"} if is_same else set()
-            same |= same_models(config.data, data.tokenizers)
+            known = progress.training or progress.plan  # early versions kept only the plan
+            same = same_models(config.data, data.tokenizers)
+            if known in (data.training.pairs.digest, data.training.plan.digest):
+                same |= {"data.train_files"}
             changed = take_up_run(folder, config, int(state.step), same)
-        return Start(progress, state, changed=changed)
-    start = Start(Progress(plan=data.training.plan.digest))
+        return StartingPoint(progress, state, changed=changed)
+    other = None
     if command.from_run:
         earlier = load_run_config(command.from_run)
         model = replace(config.model, classes=earlier.model.classes)
-        other = replace(earlier, model=model)
-        weights, label = load_params(command.from_run, other, command.from_checkpoint)
-        is_other = config.data.vocabulary != earlier.data.vocabulary  # other classes, or the first
-        start = replace(start, weights=weights, label=label, new_classifier=is_other)
+        earlier = replace(earlier, model=model)
+        other = load_run(command.from_run, command.from_checkpoint, earlier)
     if distributed.is_first():
         save_tokenizers(data.tokenizers, folder / "tokenizer")
         create_run(folder, config)
-    return start
+    return StartingPoint(Progress(plan=data.training.plan.digest), other=other)
 
 
-def place(command: TrainCommand, data: Prepared, start: Start, mesh: Mesh, log: Log) -> TrainState:
+def initial_state(
+    command: TrainCommand, data: Prepared, start: StartingPoint, mesh: Mesh, log: Log
+) -> TrainState:
     """The state on all devices, the same in all processes."""
     config = data.config
-    if start.state is not None:
-        state = sharding.shard(mesh, config, start.state)
-    elif start.weights is None:
+    if start.restored is not None:
+        state = sharding.shard(mesh, config, start.restored)
+    elif start.other is None:
         state = new_state(mesh, config)
     else:
-        weights = start.weights
-        if start.new_classifier:
-            weights = with_classifier(weights, new_state(mesh, config).params.classifier)
-        state = new_state(mesh, config, sharding.shard(mesh, config, weights))
-        log(f"begins with the weights of {command.from_run}, checkpoint {start.label}")
+        params = start.other.params
+        if config.data.vocabulary != start.other.config.data.vocabulary:  # its classes are new
+            params = with_classifier(params, new_state(mesh, config).params.classifier)
+        state = new_state(mesh, config, sharding.shard(mesh, config, params))
+        log(f"begins with the weights of {command.from_run}, checkpoint {start.other.label}")
     if distributed.count() > 1:
         known = {"pairs": data.training.pairs.digest, "vocabulary": config.data.vocabulary}
         distributed.assert_equal("data", known | {"batches": data.training.plan.digest})

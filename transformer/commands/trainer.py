@@ -1,4 +1,4 @@
-"""What train.py does around updates: describe, report, validate, save, end."""
+"""What train.py does around updates: describe the run, report, validate, save, finish."""
 
 import shlex
 import sys
@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from transformer import __version__
 from transformer.commands.command_line import TrainCommand
-from transformer.commands.start import Log, Start
+from transformer.commands.start import Log, StartingPoint
 from transformer.data.batching import (
     Position,
     arrangement,
@@ -45,11 +45,11 @@ from transformer.training.step import StepMetrics, TrainState
 from transformer.training.validation import losses_of
 
 EXAMPLES = 3
-"""Validation sentences that are shown with their translations."""
+"""Validation sentences that are printed with their translations."""
 
 
 class Trainer:
-    """The hooks of `loop.train`, for one start of a run."""
+    """The hooks of `loop.train`, for one launch of train.py."""
 
     reporter: Reporter
     checkpoints: Checkpoints
@@ -58,12 +58,12 @@ class Trainer:
         self,
         command: TrainCommand,
         data: Prepared,
-        start: Start,
+        start: StartingPoint,
         state: TrainState,
         mesh: Mesh,
         log: Log,
     ):
-        """Prints what is trained, on what, and what is odd about it."""
+        """Prints what is trained, on what, and remarks on it."""
         self.command, self.data, self.log = command, data, log
         self.config, self.mesh = data.config, mesh
         self.start_step, progress = int(state.step), start.progress
@@ -76,17 +76,16 @@ class Trainer:
         validation, train = data.validation, self.config.train
         references = [target for _, target in validation.pairs]
         self.scorer = ValidationScorer(self.config.data, train.best_by, references)
-        self.scored = scored_on(data, self.scorer)
-        if progress.validation not in ("", self.scored):
+        self.scored_on = scored_on(data, self.scorer)
+        if progress.validation not in ("", self.scored_on):
             progress = replace(progress, best=None, waited=0, since=self.start_step)
             log(
-                f"validation  scores up to update {self.start_step:,} are of another validation "
-                "set, or by another score, BLEU tokenizer or beam: they are compared with no later "
-                "ones"
+                f"validation  scores up to update {self.start_step:,} are not compared with later "
+                "ones: the validation set, score, BLEU tokenizer or beam was another"
             )
         self.progress = progress
         if distributed.is_first():
-            self._launch(start)
+            self._record_launch(start)
         self.clock = loop.Clock(progress.seconds)
         self.early_stopping = loop.EarlyStopping(train.patience, progress.best, progress.waited)
         self.sentence_sums = jit_sentence_sums(self.mesh, self.config.model)
@@ -110,33 +109,33 @@ class Trainer:
             f"{epoch.target_tokens / epoch.batches_per_epoch:,.0f} tokens"
         )
 
-    def _launch(self, start: Start) -> None:
-        """Prints remarks on scores and data, and records that training starts here."""
+    def _record_launch(self, start: StartingPoint) -> None:
+        """Prints remarks on scores and, in a new run, on data; adds the launch to the log."""
         data = self.data
         if data.validation.pairs:
             for remark in self.scorer.remarks(data.tokenizers.target.reproduce):
                 self.log(f"scores      {remark}")
-        looked = ""
-        if start.state is None:
+        summary = ""
+        if start.restored is None:
             source = data.tokenizers.source
             tags = [token for [token] in source.encode(source.tags)]
             sentences = sample_of(read_pairs(self.config.data, "train"))
-            looked = data_summary(
+            summary = data_summary(
                 self.config.data, data.training.pairs, data.validation.tokens, tags, sentences
             )
-            self.log(looked)
+            self.log(summary)
         launch = Launch(
-            self.start_step, self.progress.seconds, *devices.counted(), looked, start.changed
+            self.start_step, self.progress.seconds, *devices.counted(), summary, start.changed
         )
         record_launch(self.command.run, launch, __version__)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """While training runs: metrics, progress bar and checkpoints are open."""
+        """Opens metrics, progress bar and checkpoints for training."""
         folder, metrics = self.command.run, None
         if distributed.is_first():
-            boards = open_writers(folder, self.start_step, self.command.wandb, asdict(self.config))
-            metrics = Metrics(folder, self.start_step, boards)
+            writers = open_writers(folder, self.start_step, self.command.wandb, asdict(self.config))
+            metrics = Metrics(folder, self.start_step, writers)
         per_epoch = self.data.training.first_epoch.batches_per_epoch
         self.reporter = Reporter(
             metrics and metrics.write,
@@ -151,7 +150,7 @@ class Trainer:
         try:
             yield
         except BaseException:
-            if distributed.count() == 1:  # otherwise it would wait for the others
+            if distributed.count() == 1:  # several processes would wait for each other
                 self.checkpoints.close()
             raise
         finally:
@@ -161,18 +160,18 @@ class Trainer:
         self.checkpoints.close()
 
     def stop_on_signals(self) -> None:
-        """From now on Ctrl-C and SIGTERM ask to stop; before, there is nothing to save."""
+        """From now on Ctrl-C and SIGTERM save and stop; before, there is nothing to save."""
         self.should_stop = sharding.agreed(loop.stop_on_signals())
 
     def samples(self) -> list[Batch]:
-        """A batch of each shape in the order in which they are needed; none if training is over."""
+        """A batch of each shape, in the order of their first use; none if training is over."""
         if self.start_step >= self.config.train.steps or self.is_over():
             return []
         shapes = first_uses(self.data.training.plan, self.config.train.seed, self.position)
         return [sample(self.config, shape) for shape in shapes]
 
     def stream(self) -> Iterator[tuple[Batch, Position]]:
-        """The batches that are next."""
+        """The next batches."""
         training, seed = self.data.training, self.config.train.seed
         arrange = arrangement(self.config)
         stream = batches(training.pairs, training.plan, seed, self.position, arrange, training.draw)
@@ -189,13 +188,13 @@ class Trainer:
         return self.early_stopping.should_stop
 
     def give_up(self, state: TrainState, batch: Batch) -> NoReturn:
-        """Keeps the update that was skipped last, for --replay; raises UserError."""
+        """Keeps the last skipped update, for --replay; raises UserError."""
         sentences = texts_of(self.data.tokenizers, batch)
         keep_skipped(self.command.run, self.config, state, batch, sentences)
         raise UserError(
-            f"{loop.MOST_SKIPPED} updates in a row were skipped; the last of them is kept: look at "
-            f"it with {same_command()} --replay {int(state.step)}; lower optimizer.scale, lengthen "
-            "optimizer.warmup_steps or set optimizer.clip_norm in a new run"
+            f"{loop.MOST_SKIPPED} updates in a row were skipped; to examine the last one: "
+            f"{same_command()} --replay {int(state.step)}; in a new run, lower optimizer.scale, "
+            "lengthen optimizer.warmup_steps or set optimizer.clip_norm"
         )
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
@@ -216,11 +215,11 @@ class Trainer:
                 self.early_stopping.best,
                 self.early_stopping.waited,
                 training=self.data.training.pairs.digest,
-                validation=self.scored,
+                validation=self.scored_on,
                 since=self.progress.since,
             ),
         )
-        return_memory()  # what compiling and translating have taken
+        return_memory()  # that of compiling and translating
 
     def _validate(self, state: TrainState) -> dict[str, float]:
         """The scores of the validation set; prints them with some translations."""
@@ -230,36 +229,38 @@ class Trainer:
         params = sharding.gather(self.mesh, state.result)
         losses = losses_of(self.sentence_sums, params, stream)
         self.reporter.check("validation loss", step, losses.loss[0])
-        found, cut = self._translate(params) if validation.pairs else ([], "")
+        found, truncated = self._translate(params) if validation.pairs else ([], "")
         scores = losses.scores | self.scorer.scores(found)
         self.reporter.validation(step, scores, losses.loss[1])
-        if cut:
-            self.reporter.say(f"  {cut}")
+        if truncated:
+            self.reporter.say(f"  {truncated}")
         for (source, target), output in list(zip(validation.pairs, found))[:EXAMPLES]:
             lines = f"  source     {source}\n  reference  {target}\n  output     {output}\n"
             self.reporter.say(lines)
         return scores
 
     def _translate(self, params: Params) -> tuple[list[str], str]:
-        """Translations of the validation set, and a sentence on those that were cut."""
+        """Translations of the validation set, and a sentence on those that are truncated."""
         config, sources = self.config, [source for source, _ in self.data.validation.pairs]
         decode = replace(config.decode, beam_size=config.train.validation_beam_size)
         local = sharding.local_copy(params)
         translator = make_translator(replace(config, decode=decode), local, self.data.tokenizers)
         found = best_hypotheses(translator, sources)
-        cut = sum(one.truncated for one in found)
-        return [one.text for one in found], truncation(translator, cut, len(found)) if cut else ""
+        count = sum(one.truncated for one in found)
+        sentence = truncation(translator, count, len(found)) if count else ""
+        return [one.text for one in found], sentence
 
-    def say_how_it_ended(self, state: TrainState) -> None:
+    def print_outcome(self, state: TrainState) -> None:
         """Prints how to continue, or how to score."""
         step, steps = int(state.step), self.config.train.steps
         if step < steps and not self.is_over():
             self.log(f"stopped after update {step:,}; continue with: {same_command()}")
             return
         if step < steps:
-            since = f"{self.early_stopping.waited} validations ago (train.patience)"
-            best_by = self.scorer.chosen_by
-            self.log(f"ended early: none was better by {best_by} than the one {since}")
+            self.log(
+                f"ended early: no better {self.scorer.chosen_by} in the last "
+                f"{self.early_stopping.waited} validations (train.patience)"
+            )
         self.log(
             f"done: {step:,} updates in {self.clock.seconds / 60:.1f} minutes; "
             f"score it with: python eval.py {shlex.quote(str(self.command.run))}"
@@ -274,7 +275,7 @@ def same_command() -> str:
 
 
 def next_position(data: Prepared, progress: Progress) -> tuple[Position, str]:
-    """Where in the stream of batches a run continues, and a sentence if it cannot be the place
+    """The position in the stream of batches at which a run continues, and a sentence if that is not
     where it stopped."""
     training = data.training
     position = Position(progress.epoch, progress.batch)
@@ -283,13 +284,13 @@ def next_position(data: Prepared, progress: Progress) -> tuple[Position, str]:
         return position, ""
     position = Position(progress.epoch + 1)
     return position, (
-        "the batches are not those that this run began with (other data, or another version of "
-        f"this program): going on with the next epoch, number {position.epoch + 1}"
+        "the batches of this run have changed (other data, or another version of this program): "
+        f"continuing with the next epoch, number {position.epoch + 1}"
     )
 
 
 def scored_on(data: Prepared, scorer: ValidationScorer) -> str:
-    """What validation scores depend on: scores with another such text are not compared."""
+    """What validation scores depend on; scores are compared only if it is the same."""
     config, validation = data.config, data.validation
     text = text_digest(validation.pairs) if validation.pairs else validation.tokens.digest
     beam = config.train.validation_beam_size

@@ -1,5 +1,7 @@
-"""Who may ask a server (by which names of its own, from which pages), and refusals as JSON."""
+"""Who may use a server: host names, pages of other origins, and connections; refusals as JSON."""
 
+import asyncio
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +10,10 @@ from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer.errors import UserError
+from transformer.serving.requests import Limits
 
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.IGNORECASE | re.ASCII)
 """A name or an address, and perhaps a port."""
@@ -20,32 +24,14 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-LONGEST_REFUSAL = 500
-"""Letters: a mistake is shown, but not all of a text that is full of it."""
-
-
-class RefusedError(Exception):
-    """A request that is not answered: an HTTP status, and a sentence."""
-
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
-        self.status = status
+LONGEST_ERROR = 500
+"""Characters of an error, which may quote a text."""
 
 
 def refused(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """What LibreTranslate's clients show."""
-    shown = sentence if len(sentence) <= LONGEST_REFUSAL else f"{sentence[:LONGEST_REFUSAL]} ..."
+    """An error as LibreTranslate's clients show it."""
+    shown = sentence if len(sentence) <= LONGEST_ERROR else f"{sentence[:LONGEST_ERROR]} ..."
     return JSONResponse({"error": shown}, status, HEADERS | dict(headers or {}))
-
-
-def access(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
-    """Answers requests for these hosts alone ("*" for any), and lets pages of these origins read
-    the answers."""
-    found = [Middleware(Hosts, hosts=hosts)]
-    if origins:
-        pages = {"allow_origins": origins, "allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
-        found.insert(0, Middleware(Origins, **pages))
-    return found
 
 
 def check_access(hosts: Sequence[str], origins: Sequence[str]) -> None:
@@ -59,33 +45,42 @@ def check_access(hosts: Sequence[str], origins: Sequence[str]) -> None:
             )
     for origin in origins:
         scheme, _, host = origin.partition("://")
-        if origin != "*" and not (
-            re.fullmatch("[a-z][a-z0-9+.-]*", scheme) and HOST.fullmatch(host)
-        ):
+        is_origin = re.fullmatch("[a-z][a-z0-9+.-]*", scheme) and HOST.fullmatch(host)
+        if origin != "*" and not is_origin:
             raise UserError(
                 f"--origins {origin!r}: name origins as browsers do, with a scheme and without a "
                 "path, such as https://example.org or http://localhost:8080, or * for all"
             )
 
 
+def access(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
+    """Middleware that answers requests for these hosts only ("*": any), and lets pages of these
+    origins read the answers."""
+    found = [Middleware(Hosts, hosts=hosts)]
+    if origins:
+        pages = {"allow_origins": origins, "allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
+        found.insert(0, Middleware(Origins, **pages))
+    return found
+
+
 class Hosts:
-    """Refuses requests for other hosts: a page elsewhere could have its own name lead to this
-    machine (DNS rebinding), and read the answers."""
+    """Refuses requests for other hosts. Otherwise a page elsewhere could let its own name resolve
+    to this machine (DNS rebinding), and read the answers."""
 
     def __init__(self, app: Any, hosts: Sequence[str]):
         self.app, self.hosts = app, [host.lower() for host in hosts]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Passes a request on, or refuses it."""
-        if scope["type"] != "http" or self.allows(asked := Headers(scope=scope).get("host", "")):
-            await self.app(scope, receive, send)
-        else:
-            sentence = f"this server does not answer for the host {asked!r}: name it with --hosts"
-            await refused(400, sentence)(scope, receive, send)
+        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
+        app = self.app
+        if host is not None and not self.allows(host):
+            app = refused(400, f"this server does not answer for the host {host!r}: see --hosts")
+        await app(scope, receive, send)
 
-    def allows(self, asked: str) -> bool:
+    def allows(self, header: str) -> bool:
         """Whether a Host header names one of the hosts."""
-        found = HOST.fullmatch(asked)
+        found = HOST.fullmatch(header)
         name = found[1].lower() if found else ""
         return any(
             host == "*"
@@ -95,11 +90,72 @@ class Hosts:
 
 
 class Origins(CORSMiddleware):
-    """starlette's, but what it refuses is JSON too."""
+    """starlette's, with refusals as JSON."""
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """The answer to a browser that asks whether a page may ask."""
+        """The answer to a browser that asks whether a page may send a request."""
         response = super().preflight_response(request_headers)
         if response.status_code < 400:
             return response
         return refused(response.status_code, f"{response.body.decode()}: name it with --origins")
+
+
+class Connection(H11Protocol):
+    """uvicorn's HTTP protocol with limits: the number of connections, and the time in which the
+    head of a request must arrive, so that idle clients cannot keep others out."""
+
+    def __init__(self, limits: Limits, **others: Any):
+        super().__init__(**others)
+        self.limits = limits
+        self.timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport) -> None:
+        """Refuses the connection if there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            sentence = f"more than {self.limits.connections:,} connections: try again"
+            transport.write(_refusal("503 Service Unavailable", sentence))
+            transport.close()
+        else:
+            self.start_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses what is not HTTP."""
+        if self.is_idle():
+            self.transport.write(_refusal("400 Bad Request", msg))
+        self.transport.close()
+
+    def on_response_complete(self) -> None:
+        """Gives the client time for another request."""
+        super().on_response_complete()
+        self.start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancels the timer."""
+        super().connection_lost(exc)
+        if self.timer:
+            self.timer.cancel()
+
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def start_timer(self) -> None:
+        """Gives the client time for a request."""
+        if self.timer:
+            self.timer.cancel()
+        self.timer = self.loop.call_later(self.limits.seconds, self.close_if_idle)
+
+    def close_if_idle(self) -> None:
+        """Closes the connection, unless a request is being answered."""
+        if self.is_idle():
+            self.transport.close()
+
+
+def _refusal(status: str, sentence: str) -> bytes:
+    body = json.dumps({"error": sentence})
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return (head + body).encode()

@@ -1,82 +1,79 @@
-"""Questions of many people, answered together."""
+"""Concurrent requests, batched."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-Answer = Callable[[Hashable, list[str]], Sequence[Any]]
-"""Of a kind of question and texts, to one answer for each text."""
+from transformer.serving.requests import RefusedError
+
+Answer = Callable[[Any, list[str]], Sequence[Any]]
+"""From a key and texts to the answer to each text."""
 
 
-class BusyError(Exception):
-    """So many questions wait that no more are taken."""
-
-
-class _Waiting(NamedTuple):
-    kind: Hashable
+class _Queued(NamedTuple):
+    key: Hashable
     text: str
     future: asyncio.Future
 
 
 class RequestBatcher:
-    """Asks `answer` in a thread of its own; what comes meanwhile waits, and then goes at once.
+    """Calls `answer(key, texts)` in a thread of its own, with batches of the texts in the queue.
 
-    Questions of one kind go together, the earliest first, in one of a few `sizes`, 1 among them: a
-    program is compiled for each. Where they fail together each is asked alone, so that only the one
-    that is to blame fails.
+    Texts with the same key are batched, the oldest first, in one of a few `sizes`, since a program
+    is compiled for each; 1 is one of them. If a batch fails, each of its texts is answered alone,
+    so that only the faulty one fails.
     """
 
-    def __init__(self, answer: Answer, sizes: Sequence[int], most_waiting: int):
-        self.answer, self.sizes, self.most_waiting = answer, sizes, most_waiting
-        self.waiting: list[_Waiting] = []
-        self.come = asyncio.Event()
+    def __init__(self, answer: Answer, sizes: Sequence[int], capacity: int):
+        """The queue holds at most `capacity` texts."""
+        self.answer, self.sizes, self.capacity = answer, sizes, capacity
+        self.queue: list[_Queued] = []
+        self.arrived = asyncio.Event()
         self.thread = ThreadPoolExecutor(1)
 
-    async def ask(self, kind: Hashable, texts: Sequence[str]) -> list[Any]:
-        """The answer to each text. Raises BusyError, and then none of them is asked."""
-        if len(self._drop_those_who_left()) + len(texts) > self.most_waiting:
-            raise BusyError
+    async def submit(self, key: Hashable, texts: Sequence[str]) -> list[Any]:
+        """The answer to each text. Raises RefusedError if the queue has no capacity for all."""
+        self._drop_cancelled()
+        if len(self.queue) + len(texts) > self.capacity:
+            raise RefusedError(503, "too many texts are queued: ask again in a second")
         loop = asyncio.get_running_loop()
-        asked = [_Waiting(kind, text, loop.create_future()) for text in texts]
-        self.waiting += asked
-        self.come.set()
-        found = await asyncio.gather(*(one.future for one in asked), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return found
+        queued = [_Queued(key, text, loop.create_future()) for text in texts]
+        self.queue += queued
+        self.arrived.set()
+        return await asyncio.gather(*(one.future for one in queued))
 
-    async def work(self) -> None:
-        """Answers until it is cancelled."""
+    async def run(self) -> None:
+        """Answers requests until it is cancelled."""
         while True:
-            await self.come.wait()
-            while self._drop_those_who_left():
-                kind = self.waiting[0].kind
-                batch = [one for one in self.waiting if one.kind == kind]
-                batch = batch[: max(size for size in self.sizes if size <= len(batch))]
-                self.waiting = [one for one in self.waiting if one not in batch]
-                await self._answer(kind, batch)
-            self.come.clear()
+            self._drop_cancelled()
+            if not self.queue:
+                self.arrived.clear()
+                await self.arrived.wait()
+                continue
+            key = self.queue[0].key
+            batch = [one for one in self.queue if one.key == key]
+            batch = batch[: max(size for size in self.sizes if size <= len(batch))]
+            self.queue = [one for one in self.queue if one not in batch]
+            await self._answer(key, batch)
 
-    def _drop_those_who_left(self) -> list[_Waiting]:
-        """Those who still wait."""
-        self.waiting = [one for one in self.waiting if not one.future.done()]
-        return self.waiting
+    def _drop_cancelled(self) -> None:
+        """Removes the texts of clients that have disconnected."""
+        self.queue = [one for one in self.queue if not one.future.done()]
 
-    async def _answer(self, kind: Hashable, batch: list[_Waiting]) -> None:
+    async def _answer(self, key: Hashable, batch: list[_Queued]) -> None:
         texts = [one.text for one in batch]
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self.thread, self.answer, kind, texts)
+            found = await loop.run_in_executor(self.thread, self.answer, key, texts)
             answers = [*zip(batch, found, strict=True)]
         except Exception as error:
             for one in batch:
                 if len(batch) > 1:
-                    await self._answer(kind, [one])
+                    await self._answer(key, [one])
                 elif not one.future.done():
                     one.future.set_exception(error)
             return
         for one, answer in answers:
-            if not one.future.done():  # who asked may have gone
+            if not one.future.done():  # the client may have disconnected
                 one.future.set_result(answer)

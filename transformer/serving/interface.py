@@ -1,62 +1,55 @@
-"""The page and the JSON interface of served runs, as a web application (extra `server`).
+"""The page and the JSON interface of the models that are served (extra `server`).
 
-`/translate`, `/detect`, `/languages` and `/health` are those of LibreTranslate, so that its clients
-work (https://docs.libretranslate.com); the page asks `/runs` and `/answer`, which know more.
+`/translate`, `/detect`, `/languages` and `/health` are LibreTranslate's, for its clients
+(https://docs.libretranslate.com); the page uses `/runs` and `/answer`, which give more.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from transformer.data.languages import name_of, same_language, standard_code
-from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.lines import one_line, outer_blanks, split_lines
 from transformer.errors import UserError
-from transformer.serving.access import HEADERS, RefusedError, access, refused
-from transformer.serving.batcher import BusyError, RequestBatcher
-from transformer.serving.detection import confidences
-from transformer.serving.fields import read_fields
-from transformer.serving.limits import Limits
+from transformer.serving.access import HEADERS, refused
+from transformer.serving.batcher import RequestBatcher
+from transformer.serving.languages import Languages
+from transformer.serving.requests import Limits, RefusedError, read_fields
 from transformer.serving.service import ModelService, Options
 
 PACKAGE = Path(__file__).parents[1]
-FILES = {
-    "page.html": PACKAGE / "serving/page/page.html",
-    "page.js": PACKAGE / "serving/page/page.js",
-    "attention.js": PACKAGE / "viewing/page/attention.js",
-    "style.css": PACKAGE / "viewing/page/style.css",
-}
-"""What the page consists of; the report has two of them in common with it."""
+FILES = [
+    *(PACKAGE / "serving/page" / name for name in ("page.html", "page.js")),
+    *(PACKAGE / "viewing/page" / name for name in ("attention.js", "style.css")),
+]
+"""The files of the page; it shares two of them with the report."""
 
-TOGETHER = (1, 4, 16)
-"""Texts that are answered together. A search goes on with a quarter of them when the others are
-done, so that a power of four leads to another."""
+BATCH_SIZES = (1, 4, 16)
+"""A search shrinks to a quarter of its rows when the others have finished, so that powers of four
+lead to one another."""
 
-LOOK = 0.5
-"""Seconds after which it is looked again whether a client is still there."""
+CONNECTION_CHECK = 0.5
+"""Seconds between checks whether a client is still connected."""
 
 
 def make_application(
-    runs: Sequence[ModelService],
-    limits: Limits,
-    hosts: Sequence[str] = ("*",),
-    origins: Sequence[str] = (),
+    services: Sequence[ModelService], limits: Limits, middleware: Sequence[Middleware]
 ) -> Starlette:
-    """The application. It answers requests for these hosts alone, "*" for any, and lets pages of
-    these origins read the answers."""
-    interface = Interface(runs, limits)
+    """The application; its middleware decides who may use it."""
+    interface = Interface(services, limits)
 
     @asynccontextmanager
-    async def life(_: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(interface.together.work())
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(interface.batcher.run())
         yield
         task.cancel()
 
@@ -65,62 +58,163 @@ def make_application(
             Route("/translate", interface.translate, methods=["POST"]),
             Route("/answer", interface.answer, methods=["POST"]),
             Route("/detect", interface.detect, methods=["POST"]),
-            Route("/languages", interface.languages),
+            Route("/languages", interface.list_languages),
             Route("/health", interface.health),
-            Route("/runs", interface.described),
-            *(Route(f"/{name}", _file(name)) for name in FILES),
-            Route("/", _file("page.html")),
+            Route("/runs", interface.list_runs),
+            Route("/", partial(send_file, FILES[0])),
+            *(Route(f"/{path.name}", partial(send_file, path)) for path in FILES),
         ],
-        lifespan=life,
-        middleware=access(hosts, origins),
+        lifespan=lifespan,
+        middleware=middleware,
         exception_handlers={
             RefusedError: lambda _, error: refused(error.status, str(error)),
             UserError: lambda _, error: refused(400, str(error)),
-            BusyError: lambda *_: refused(503, "too many texts wait: ask again in a second"),
-            ClientDisconnect: lambda *_: refused(400, "the request has no end"),
+            ClientDisconnect: lambda *_: refused(400, "the client has disconnected"),
             HTTPException: lambda _, error: refused(error.status_code, error.detail, error.headers),
-            Exception: lambda *_: refused(500, "this failed, and its log says why"),
+            Exception: lambda *_: refused(500, "this failed: the log of the server says why"),
         },
     )
 
 
-def _file(name: str) -> Callable:
-    """What answers with a file of the page. Which one never depends on the request."""
-
-    async def answer(_: Request) -> Response:
-        return FileResponse(FILES[name], headers=HEADERS)
-
-    return answer
+async def send_file(path: Path, _: Request) -> Response:
+    """A file of the page; which one does not depend on the request."""
+    return FileResponse(path, headers=HEADERS)
 
 
-def answered(value: Any) -> Response:
-    """The value as JSON."""
+def as_json(value: Any) -> Response:
+    """The value as a response."""
     return JSONResponse(value, headers=HEADERS)
 
 
 class Line(NamedTuple):
-    """A line of a text, without the blanks before it, and those behind it with its separator."""
+    """A line of a text, and the whitespace around it, which stays as it is."""
 
     before: str
     text: str
     after: str
 
-    @classmethod
-    def of(cls, line: str, separator: str) -> "Line":
-        """The parts of a line."""
-        before, text, after = outer_blanks(line)
-        return cls(before, text, after + separator)
 
-    def __call__(self, translation: str) -> str:
-        """The translation in the place of the text."""
-        return self.before + translation + self.after
+class Interface:
+    """The endpoints."""
+
+    def __init__(self, services: Sequence[ModelService], limits: Limits):
+        self.services, self.limits = {one.name: one for one in services}, limits
+        self.languages = Languages([one for one in services if one.kind == "translator"])
+        # Texts for one model with the same options may be batched.
+        answer = lambda key, texts: key[0].answer(texts, key[1])  # noqa: E731
+        self.batcher = RequestBatcher(answer, BATCH_SIZES, limits.waiting)
+
+    async def health(self, _: Request) -> Response:
+        """LibreTranslate's."""
+        return as_json({"status": "ok"})
+
+    async def list_runs(self, _: Request) -> Response:
+        """The runs that the page offers."""
+        return as_json([one.description() for one in self.services.values()])
+
+    async def list_languages(self, _: Request) -> Response:
+        """LibreTranslate's: each language, and those that it is translated into."""
+        return as_json(self.languages.described())
+
+    async def detect(self, request: Request) -> Response:
+        """LibreTranslate's: {"q"} to the languages that it may be in, the likeliest first."""
+        texts = self._texts((await self._fields(request)).get("q"))
+        found = self.languages.detect("\n".join(texts))
+        return as_json([{"confidence": n, "language": code} for code, n in found.items()])
+
+    async def answer(self, request: Request) -> Response:
+        """All that a run answers, line by line: {"run", "text", and its options}."""
+        fields = {**await self._fields(request)}
+        name, text = fields.pop("run", None), fields.pop("text", None)
+        if name is None and len(self.services) == 1:
+            [name] = self.services
+        if not isinstance(name, str) or name not in self.services:
+            raise UserError(f"'run' must be one of: {', '.join(self.services)}")
+        service, [text] = self.services[name], self._texts([text])
+        lines = [one_line(text)]
+        if service.kind == "translator":
+            lines = service.tagged([line.text for line in split_text(text)], "")
+        [answers] = await self._answers(request, service, service.options(fields), [lines])
+        return as_json({"run": name, "kind": service.kind, "answers": answers})
+
+    async def translate(self, request: Request) -> Response:
+        """LibreTranslate's: {"q", "source", "target"}, and optionally "alternatives"."""
+        fields = await self._fields(request)
+        source, target, q = fields.get("source"), fields.get("target"), fields.get("q")
+        detected = None
+        if source == "auto" and (
+            detected := self.languages.detect_source("\n".join(self._texts(q)), target)
+        ):
+            source = detected["language"]
+        service, tag = self.languages.find(source, target)
+        if fields.get("format") not in (None, "", "text"):
+            raise UserError("'format' must be text: markup would be translated like words")
+        wanted = 1 + _alternatives(fields.get("alternatives"))
+        options = service.options({"nbest": min(wanted, service.config.decode.beam_size)})
+        texts = [split_text(text) for text in self._texts(q)]
+        tagged = [service.tagged([line.text for line in lines], tag) for lines in texts]
+        found = [*zip(texts, await self._answers(request, service, options, tagged))]
+        response: dict[str, list] = {
+            "translatedText": [
+                "".join(put_back(line, one["translation"]) for line, one in zip(*pair))
+                for pair in found
+            ]
+        }
+        if wanted > 1:  # of texts of one line
+            response["alternatives"] = [
+                [put_back(lines[0], one["text"]) for one in answers[0].get("nbest", [])[1:]]
+                if len(lines) == 1
+                else []
+                for lines, answers in found
+            ]
+        if detected:
+            response["detectedLanguage"] = [detected for _ in found]
+        if not isinstance(q, list):
+            response = {name: values[0] for name, values in response.items()}
+        return as_json(response)
+
+    def _texts(self, value: Any) -> list[str]:
+        """A text or a list of texts as a list. Raises an error if it is neither, or too long."""
+        texts = value if isinstance(value, list) else [value]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise UserError("'q' or 'text' must be a text; 'q' may be a list of texts")
+        _check_limit(sum(map(len, texts)), self.limits.characters, "characters")
+        return texts
+
+    async def _answers(
+        self,
+        request: Request,
+        service: ModelService,
+        options: Options,
+        texts: Sequence[Sequence[str]],
+    ) -> list[list[dict[str, Any]]]:
+        """The answers to the lines of each text."""
+        flat = [line for lines in texts for line in lines]
+        _check_limit(max(len(texts), len(flat)), self.limits.lines, "lines")
+        for line in flat:
+            service.check(line)
+        submitted = self.batcher.submit((service, options), flat)
+        answers = iter(await _while_connected(request, submitted))
+        return [[next(answers) for _ in lines] for lines in texts]
+
+    async def _fields(self, request: Request) -> Mapping[str, Any]:
+        """The fields of a request. Raises UserError or RefusedError."""
+        body, seconds = bytearray(), self.limits.seconds
+        try:
+            async with asyncio.timeout(seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    _check_limit(len(body), self.limits.bytes, "bytes")
+        except TimeoutError:
+            raise RefusedError(408, f"the request took more than {seconds:g} s") from None
+        return read_fields(request.headers.get("content-type", ""), bytes(body))
 
 
-async def _unless_gone(request: Request, asking: Awaitable) -> Any:
-    """What is asked, given up when the client has gone."""
-    task = asyncio.ensure_future(asking)
+async def _while_connected(request: Request, awaitable: Awaitable) -> Any:
+    """Its result; it is cancelled if the client disconnects."""
+    task = asyncio.ensure_future(awaitable)
     try:
-        while not (await asyncio.wait({task}, timeout=LOOK))[0]:
+        while not (await asyncio.wait({task}, timeout=CONNECTION_CHECK))[0]:
             if await request.is_disconnected():
                 raise ClientDisconnect
         return task.result()
@@ -128,175 +222,31 @@ async def _unless_gone(request: Request, asking: Awaitable) -> Any:
         task.cancel()
 
 
-class Interface:
-    """What is answered of some runs."""
-
-    def __init__(self, runs: Sequence[ModelService], limits: Limits):
-        self.runs, self.limits = {run.name: run for run in runs}, limits
-        self.translators = [run for run in runs if run.kind == "translator"]
-        self.together = RequestBatcher(self._answer, TOGETHER, limits.waiting)
-
-    def _answer(self, kind: tuple[str, Options], texts: Sequence[str]) -> list[dict[str, Any]]:
-        name, options = kind
-        return self.runs[name].answer(texts, options)
-
-    async def health(self, _: Request) -> Response:
-        """LibreTranslate's: all is well."""
-        return answered({"status": "ok"})
-
-    async def described(self, _: Request) -> Response:
-        """What the page offers."""
-        return answered([run.description() for run in self.runs.values()])
-
-    async def languages(self, _: Request) -> Response:
-        """LibreTranslate's: each language, and into which ones it is translated."""
-        targets: dict[str, list[str]] = {}
-        for run in self.translators:
-            into = [standard_code(target) for target in run.targets]
-            targets.setdefault(standard_code(run.config.data.source), []).extend(into)
-            for target in into:
-                targets.setdefault(target, [])
-        return answered(
-            [
-                {"code": code, "name": name_of(code), "targets": sorted({*targets[code]})}
-                for code in targets
-            ]
-        )
-
-    async def detect(self, request: Request) -> Response:
-        """LibreTranslate's: {"q"} to the languages that it may be in, the likeliest first."""
-        texts = self._texts((await self._values(request)).get("q"))
-        found = confidences(self._vocabularies(), "\n".join(texts))
-        return answered([{"confidence": n, "language": name} for name, n in found.items()])
-
-    async def answer(self, request: Request) -> Response:
-        """All that a run says of a text, line by line: {"run", "text", and its options}."""
-        values = {**await self._values(request)}
-        name, text = values.pop("run", None), values.pop("text", None)
-        if name is None and len(self.runs) == 1:
-            [name] = self.runs
-        if not isinstance(name, str) or name not in self.runs:
-            raise RefusedError(400, f"'run' must be one of: {', '.join(self.runs)}")
-        run = self.runs[name]
-        [lines] = await self._ask(request, run, self._texts([text]), run.options(values))
-        return answered({"run": name, "kind": run.kind, "answers": [a for _, a in lines]})
-
-    async def translate(self, request: Request) -> Response:
-        """LibreTranslate's: {"q", "source", "target"}, and if wanted "alternatives"."""
-        values = await self._values(request)
-        asked = values.get("q")
-        source, target = values.get("source"), values.get("target")
-        detected = self._detected(target, asked) if source == "auto" else None
-        run, tag = self._translator(detected["language"] if detected else source, target)
-        if values.get("format") not in (None, "", "text"):
-            raise RefusedError(400, "'format' must be text: markup would be translated like words")
-        wanted = 1 + _number(values.get("alternatives"), "alternatives")
-        options = run.options({"nbest": min(wanted, run.config.decode.beam_size)})
-        found = await self._ask(request, run, self._texts(asked), options, tag)
-        answer: dict[str, list] = {
-            "translatedText": ["".join(line(a["translation"]) for line, a in of) for of in found]
-        }
-        if wanted > 1:
-            answer["alternatives"] = [_alternatives(of_one) for of_one in found]
-        if detected:
-            answer["detectedLanguage"] = [detected for _ in found]
-        if not isinstance(asked, list):
-            answer = {name: each[0] for name, each in answer.items()}
-        return answered(answer)
-
-    def _translator(self, source: Any, target: Any) -> tuple[ModelService, str]:
-        """The first run between these languages, or these in another region, and its target tag, ""
-        where it needs none."""
-        pairs = [(run, into) for run in self.translators for into in run.targets]
-        offered = [(run.config.data.source, into) for run, into in pairs]
-        offered = [tuple(map(standard_code, pair)) for pair in offered]
-        asked = [standard_code(code) if isinstance(code, str) else "" for code in (source, target)]
-        fitting = [pair for pair in offered if all(map(same_language, pair, asked))]
-        if not fitting:
-            names = ", ".join(" to ".join(pair) for pair in dict.fromkeys(offered))
-            raise RefusedError(400, f"'source' and 'target' must be one of: {names or 'none'}")
-        nearest = max(fitting, key=lambda pair: (pair[1] == asked[1], pair[0] == asked[0]))
-        run, into = pairs[offered.index(nearest)]
-        return run, run.targets[into]
-
-    def _detected(self, target: Any, asked: Any) -> dict[str, Any] | None:
-        """The likeliest of the languages that are translated into `target`, None if there are none.
-        Raises RefusedError where several are equally likely."""
-        known = self._vocabularies(target)
-        found = confidences(known, "\n".join(self._texts(asked)) if len(known) > 1 else "")
-        if len(found) > 1 and [*found.values()].count(max(found.values())) > 1:
-            raise RefusedError(400, f"'source' cannot be told: name it, {' or '.join(found)}")
-        return next(({"language": one, "confidence": n} for one, n in found.items()), None)
-
-    def _vocabularies(self, target: Any = None) -> dict[str, list[Tokenizer]]:
-        """Those of each language that is translated, into `target` if that is not None."""
-        found: dict[str, list[Tokenizer]] = {}
-        for run in self.translators:
-            if target is None or any(same_language(into, str(target)) for into in run.targets):
-                language = standard_code(run.config.data.source)
-                found.setdefault(language, []).append(run.tokenizers.source)
-        return found
-
-    def _texts(self, asked: Any) -> list[str]:
-        """A text or a list of texts as a list. Raises RefusedError for what is neither or long."""
-        texts = asked if isinstance(asked, list) else [asked]
-        if not texts or not all(isinstance(text, str) for text in texts):
-            raise RefusedError(400, "'q' or 'text' must be a text; 'q' may be a list of texts")
-        if (count := sum(map(len, texts))) > self.limits.characters:
-            limit = f"{self.limits.characters:,} may be asked"
-            raise RefusedError(413, f"{count:,} characters: {limit}")
-        return texts
-
-    async def _ask(
-        self, request: Request, run: ModelService, texts: list[str], options: Options, tag: str = ""
-    ) -> list[list[tuple[Line, dict[str, Any]]]]:
-        """For each text its lines with the answer to each; but for a translator it is one line."""
-        lines = [
-            [Line.of(*line) for line in split_lines(text)]
-            if run.kind == "translator"
-            else [Line("", one_line(text), "")]
-            for text in texts
-        ]
-        if (count := max(len(texts), sum(map(len, lines)))) > self.limits.lines:
-            raise RefusedError(413, f"{count:,} lines: {self.limits.lines:,} may be asked")
-        flat = []
-        for of_one in lines:
-            asked = [line.text for line in of_one]
-            flat += run.tagged(asked, tag) if run.kind == "translator" else asked
-        for line in flat:
-            run.check(line)
-        asking = self.together.ask((run.name, options), flat)
-        answers = iter(await _unless_gone(request, asking))
-        return [[(line, next(answers)) for line in of_one] for of_one in lines]
-
-    async def _values(self, request: Request) -> Mapping[str, Any]:
-        """The fields of a request. Raises UserError or RefusedError."""
-        body, limit, seconds = bytearray(), self.limits.bytes, self.limits.seconds
-        try:
-            async with asyncio.timeout(seconds):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > limit:
-                        raise RefusedError(413, f"a request must have at most {limit:,} bytes")
-        except TimeoutError:
-            raise RefusedError(408, f"the request took more than {seconds:g} s") from None
-        return read_fields(request.headers.get("content-type", ""), bytes(body))
+def split_text(text: str) -> list[Line]:
+    """The lines of a text, with their separators."""
+    found = []
+    for line, separator in split_lines(text):
+        before, inner, after = outer_blanks(line)
+        found.append(Line(before, inner, after + separator))
+    return found
 
 
-def _number(value: Any, name: str) -> int:
-    """Forms have numbers as text, and some clients send null or nothing for what is not set."""
+def put_back(line: Line, text: str) -> str:
+    """Another text in the place of a line."""
+    return "".join(line._replace(text=text))
+
+
+def _check_limit(count: int, limit: int, unit: str) -> None:
+    if count > limit:
+        raise RefusedError(413, f"a request may have at most {limit:,} {unit}")
+
+
+def _alternatives(value: Any) -> int:
+    """Their number: forms send it as text, and some clients send null or "" if it is not set."""
     if value in (None, ""):
         return 0
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise RefusedError(400, f"{name!r} must be a whole number, 0 or more")
+        raise UserError("'alternatives' must be a whole number, 0 or more")
     return value
-
-
-def _alternatives(lines: list[tuple[Line, dict[str, Any]]]) -> list[str]:
-    """All but the best translation of a text of one line."""
-    if len(lines) != 1:
-        return []
-    [(line, answer)] = lines
-    return [line(one["text"]) for one in answer.get("nbest", [])[1:]]

@@ -1,14 +1,14 @@
 """A page to try runs in a browser, and LibreTranslate's interface for programs:
 `python -m transformer.serving.server runs/quickstart` (extra `server`).
 
-It listens on this machine alone unless `--host` says otherwise. Ctrl-C and SIGTERM end it, when it
-has answered what it was asked.
+It listens on this machine only, unless `--host` says otherwise. Ctrl-C and SIGTERM end it after it
+has answered the requests that it has received.
 """
 
 import signal
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
 import asyncio
 import ipaddress
@@ -18,24 +18,27 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from threading import Thread
 from typing import Annotated, Any
 
 import tyro
 
-from transformer.commands.command_line import member, parse_script
+from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.rules import check_limits
 from transformer.config.settings import Limit
 from transformer.errors import UserError, one_line
-from transformer.serving.limits import Limits
+from transformer.serving.requests import Limits
 
-LONGEST_END = 60
-"""Seconds in which what is under way must be finished, once a signal has come."""
+PROGRAM = "python -m transformer.serving.server"
+SHUTDOWN_SECONDS = 60
+"""Time in which running requests must finish after a signal."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
-"""Names of this machine, with which a browser on it may ask."""
+"""Names of this machine in requests of a browser on it."""
 
 
 @dataclass(frozen=True)
@@ -46,36 +49,36 @@ class ServerCommand:
     """Run folders, or RUN:CHECKPOINT. Of several translators of the same languages the first one
     answers LibreTranslate's clients."""
     host: str = "127.0.0.1"
-    """The address to listen on; 0.0.0.0 lets other machines ask, whoever they are."""
+    """The address to listen on; 0.0.0.0 lets other machines connect, without authentication."""
     port: Annotated[int, Limit(0, below=65_536)] = 5000
-    """The port; 0: one that is free."""
+    """The port; 0: a free one."""
     hosts: tuple[str, ...] = ()
-    """Names of this server besides those of this machine, such as translate.example.org, where it
+    """Names of this server besides those of this machine, such as translate.example.org, if it
     stands behind a proxy; * for any. With these, requests for other names are refused."""
     origins: tuple[str, ...] = ()
-    """Pages elsewhere that may ask (CORS), such as https://example.org; * for all."""
+    """Pages elsewhere that may send requests (CORS), such as https://example.org; * for all."""
     warm_up: bool = True
-    """Compile what runs will be asked for before they are: a short text before the server starts,
-    the rest while it answers, the shortest first."""
+    """Compile what requests need before they come: a short text before the server starts, the rest
+    while it runs, the shortest first."""
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
-    """How much may be asked."""
+    """Limits of requests, queue and connections."""
 
 
 def main(words: list[str]) -> None:
-    """Serves what the words of a command line name, until a signal ends it."""
-    command = parse_script(ServerCommand, words, "python -m transformer.serving.server")
+    """Serves the runs that the command line names, until a signal ends it."""
+    command = parse_script(ServerCommand, words, PROGRAM)
     check_limits(command.limits)
     if command.limits.waiting < command.limits.lines:
-        raise UserError("--waiting must be at least --lines, or some requests could never wait")
+        raise UserError("--waiting must be at least --lines: the largest request must fit")
     if not command.runs:
-        raise UserError("name a run: python -m transformer.serving.server runs/quickstart")
+        raise UserError(f"name a run: {PROGRAM} runs/quickstart")
 
     # Slow imports come after the command line has been understood.
     try:
         import uvicorn
 
-        from transformer.serving.access import check_access
-        from transformer.serving.interface import TOGETHER, make_application
+        from transformer.serving.access import access, check_access
+        from transformer.serving.interface import BATCH_SIZES, make_application
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install -e '.[server]'") from error
     check_access(command.hosts, command.origins)
@@ -83,71 +86,70 @@ def main(words: list[str]) -> None:
     from transformer.serving.service import load_service
 
     devices.configure_devices("any")
-    with listening(command.host, command.port) as found:
-        runs = [load_service(*member(name), name) for name in dict.fromkeys(command.runs)]
-        for run in runs:
-            print(f"{run.name}, {run.kind}, checkpoint {run.checkpoint}")
+    with open_socket(command.host, command.port) as listener:
+        services = [load_service(name) for name in dict.fromkeys(command.runs)]
+        for service in services:
+            print(f"{service.name}, {service.kind}, checkpoint {service.checkpoint}")
             if command.warm_up:
-                run.warm_up()
-        host, port = found.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        hosts = [*LOOPBACK, shown, *command.hosts]
-        if not ipaddress.ip_address(host).is_loopback:
+                service.warm_up()
+        address, port = listener.getsockname()[:2]
+        host = f"[{address}]" if ":" in address else address
+        hosts = [*LOOPBACK, host, *command.hosts]
+        if not ipaddress.ip_address(address).is_loopback:
             hosts = hosts if command.hosts else ["*"]
-            print(f"warning: other machines can reach {host}:{port}, and nobody is asked who he is")
-        print(f"http://{shown}:{port}  (Ctrl-C ends it)")
-        application = make_application(runs, command.limits, hosts, command.origins)
+            print(f"warning: {host}:{port} is reachable from other machines without authentication")
+        print(f"http://{host}:{port}  (Ctrl-C ends it)")
+        application = make_application(services, command.limits, access(hosts, command.origins))
         if command.warm_up:
-            Thread(target=compile_all, args=(runs, TOGETHER), daemon=True).start()
-        uvicorn.Server(settings(application, command.limits)).run([found])
+            Thread(target=compile_all, args=(services, BATCH_SIZES), daemon=True).start()
+        uvicorn.Server(uvicorn_config(application, command.limits)).run([listener])
 
 
-def compile_all(runs: Sequence[Any], sizes: Sequence[int]) -> None:
-    """Compiles what runs are asked for so many texts at once, and says how far it is. It takes its
-    share of the processor, but no request waits for it."""
-    programs = sorted((one for run in runs for one in run.programs(sizes)), key=lambda one: one[0])
-    start, ready = time.monotonic(), 0
+def compile_all(services: Sequence[Any], sizes: Sequence[int]) -> None:
+    """Compiles what batches of these sizes need, and prints how far it is. Requests share the
+    processor with it, but do not wait for it."""
+    programs = [program for service in services for program in service.programs(sizes)]
+    start, done = time.monotonic(), 0
     try:
-        for tokens, same in groupby(programs, key=lambda one: one[0]):
-            for _, compile_one in same:
-                compile_one()
-                ready += 1
+        for tokens, group in groupby(sorted(programs, key=itemgetter(0)), key=itemgetter(0)):
+            for _, compile_program in group:
+                compile_program()
+                done += 1
             print(
-                f"compiled {ready} of {len(programs)} programs, for texts of up to {tokens} tokens "
+                f"compiled {done} of {len(programs)} programs, for texts of up to {tokens} tokens "
                 f"({time.monotonic() - start:.0f} s)"
             )
-    except Exception as error:  # what is not compiled now is compiled when it is asked for
-        done = f"compiled {ready} of {len(programs)} programs"
-        warnings.warn(f"{done}: {one_line(error)}", stacklevel=2)
+    except Exception as error:  # the rest is compiled when it is needed
+        progress = f"compiled {done} of {len(programs)} programs"
+        warnings.warn(f"{progress}: {one_line(error)}", stacklevel=2)
 
 
-def settings(application, limits: Limits):
-    """Of uvicorn: what is under way at the end is finished, for clients that take it."""
+def uvicorn_config(application: Any, limits: Limits) -> Any:
+    """The configuration of uvicorn: running requests are finished at the end."""
     import uvicorn
 
-    from transformer.serving.connections import limited
+    from transformer.serving.access import Connection
 
-    logging.getLogger("uvicorn.error").addFilter(_is_no_end)
-
+    logging.getLogger("uvicorn.error").addFilter(_is_not_cancellation)
     return uvicorn.Config(
         application,
         loop="asyncio",
-        http=limited(limits),
+        http=partial(Connection, limits),
         ws="none",
         log_level="error",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=LONGEST_END,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
 
 
-def _is_no_end(record: logging.LogRecord) -> bool:
-    """Whether what is to be logged is more than that the end was not waited for (Ctrl-C twice)."""
+def _is_not_cancellation(record: logging.LogRecord) -> bool:
+    """Whether it is something else than requests cancelled by a second Ctrl-C."""
     return not (record.exc_info and issubclass(record.exc_info[0], asyncio.CancelledError))
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket of that address. Raises UserError where none is to be had."""
+def open_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises UserError if the system refuses it."""
     try:
         [(family, *_, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return socket.create_server(address[:2], family=family)
@@ -155,7 +157,7 @@ def listening(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"cannot listen on {host}, port {port} ({reason}): choose others with --host and "
-            "--port (0: any that is free)"
+            "--port (0: a free one)"
         ) from error
 
 

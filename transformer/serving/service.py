@@ -1,12 +1,12 @@
-"""Runs that are asked over the network: what each kind of model answers, as JSON has it."""
+"""Runs that are served: what each kind of model answers, as JSON has it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal
 
+from transformer.commands.command_line import member
 from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
@@ -14,10 +14,10 @@ from transformer.data.piece_tokenizer import code_of
 from transformer.data.tags import known_tags, read_source
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.alignment import WordAttention, word_attention
+from transformer.decoding.alignment import word_attention
 from transformer.decoding.batches import LENGTHS, longest_text, round_up
 from transformer.decoding.fill_mask import classify, fill_mask, with_masks
-from transformer.decoding.generator import Continuation, continuations, make_generator
+from transformer.decoding.generator import Continuation, Generator, continuations, make_generator
 from transformer.decoding.sentences import split_sentences
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
@@ -28,75 +28,105 @@ from transformer.runs.load import load_run
 
 Kind = Literal["translator", "language model", "masked model", "classifier"]
 PAGE_NBEST = 4
-"""Translations that the page shows."""
+"""Translations that the page asks for."""
 
 SAMPLES = (1, 4, 20)
-TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-"""Samples, and most tokens that are added: for each of them a program is compiled."""
+MAX_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+"""Values of `samples` and `max_tokens` for which programs are compiled; others are rounded."""
 
 SHORT = 64
-"""Tokens of the texts for which models with one stack are compiled before they are asked."""
+"""Tokens of the longest text for which models with one stack are compiled in advance."""
 
-MOST = {"samples": SAMPLES[-1], "max_tokens": TOKENS[-1], "words": 20}
-"""That may be asked of one text, besides as many translations as the beam has."""
+HIGHEST = {"samples": SAMPLES[-1], "max_tokens": MAX_TOKENS[-1], "words": 20}
+"""Highest values of options; that of `nbest` is the beam size."""
 
 
 @dataclass(frozen=True)
 class TranslatorOptions:
-    """What may be asked of a translator besides a translation."""
+    """Options of a translator."""
 
     nbest: Positive = 1
     attention: bool = False
 
 
-@dataclass(frozen=True)
-class WordOptions:
-    """What may be asked of an encoder alone."""
+Options = TranslatorOptions | GenerateConfig
 
-    words: Positive = 5
-
-
-Options = TranslatorOptions | GenerateConfig | WordOptions
+OPTIONS: dict[Kind, tuple[Options, tuple[str, ...]]] = {
+    "translator": (TranslatorOptions(), ("nbest", "attention")),
+    "language model": (
+        GenerateConfig(max_tokens=50),
+        ("samples", "temperature", "top_k", "top_p", "seed", "max_tokens"),
+    ),
+    "masked model": (GenerateConfig(), ("words",)),
+    "classifier": (GenerateConfig(), ("words",)),
+}
+"""The default options of each kind, and the names of those that a request may set."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelService:
-    """A run, and how it answers texts: `answer(texts, options)` has one answer for each."""
+    """A model under a name, and how it answers texts."""
 
     name: str
-    kind: Kind
     config: Config
     checkpoint: str
+    params: Params
     tokenizers: Tokenizers
-    defaults: Options
-    offered: tuple[str, ...]
-    answer: Callable[[Sequence[str], Any], list[dict[str, Any]]]
-    translator: Translator | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of model."""
+        model = self.config.model
+        if model.decoder_layers:
+            return "translator" if model.encoder_layers else "language model"
+        return "classifier" if model.classes else "masked model"
+
+    @cached_property
+    def translator(self) -> Translator:
+        """How a translator searches."""
+        return make_translator(self.config, self.params, self.tokenizers)
+
+    @cached_property
+    def generator(self) -> Generator:
+        """How a language model continues texts, with the default options."""
+        options, _ = OPTIONS["language model"]
+        return make_generator(self.config, options, self.params, self.tokenizers)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Of the texts that the model reads."""
+        source, target = self.tokenizers
+        return target if self.kind == "language model" else source
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text that the model reads."""
+        return longest_text([self.config.model], self.config.decode)
 
     @property
     def targets(self) -> dict[str, str]:
-        """The languages that it translates into, by code, and the tag that asks for each: those of
-        a vocabulary with target tags; otherwise the run's own, without a tag."""
+        """The target languages of a translator and the target tag of each; without tags it is the
+        run's own, with ""."""
         tags = {code_of(tag): tag for tag in self.tokenizers.source.tags}
         return tags or {self.config.data.target: ""}
 
     def tagged(self, lines: Sequence[str], tag: str) -> list[str]:
-        """The lines of a text, each with the target tag; without one, with that of the line before.
+        """The lines of a text, each with this target tag; if it is "", with the last one before.
 
-        Raises UserError for a line that begins with another tag than is asked for.
+        Raises UserError for a line that begins with another tag than this.
         """
-        found, asked = [], tag
+        found, required = [], tag
         for line in lines:
             own, _ = self.tokenizers.source.split_tag(line)
-            if asked and own and own != asked:
-                raise UserError(f"'target' asks for {asked}, and a text begins with {own}")
+            if required and own and own != required:
+                raise UserError(f"'target' asks for {required}, and a text begins with {own}")
             tag = own or tag
             found.append(line if own or not line.strip() else tag + line)
         return found
 
     def description(self) -> dict[str, Any]:
-        """What the page shows of it; the languages by their codes, "" where there is none."""
-        defaults = {name: getattr(self.defaults, name) for name in self.offered}
+        """What the page shows of it; a language that it does not have is ""."""
+        defaults, names = OPTIONS[self.kind]
         data = self.config.data
         return {
             "name": self.name,
@@ -104,183 +134,138 @@ class ModelService:
             "source": data.source,
             "target": "" if self.config.model.classes else data.target,
             "checkpoint": self.checkpoint,
-            "options": defaults | self._richest(),
+            "options": {name: getattr(defaults, name) for name in names} | self._page_options(),
         }
 
-    def warm_up(self) -> None:
-        """Answers a short text as the page will ask for it, so that this is compiled."""
-        tag = next(iter(self.targets.values())) if self.translator else ""
-        self.answer([f"{tag}."], self.options(self._richest()))
-
-    def programs(self, sizes: Sequence[int]) -> list[tuple[int, Callable[[], object]]]:
-        """What to call so that the answers to so many texts at once are compiled: as programs ask
-        for them, and one text as the page does. Each with the tokens of the text that needs it."""
-        if self.translator:
-            page = self._richest()["nbest"]
-            asked = [(1, sizes), *([(page, [1])] if page > 1 else [])]
-            return [
-                (shape.tokens, partial(compile_search, self.translator, shape, wanted))
-                for wanted, rows in asked
-                for shape in search_shapes(self.translator, rows)
-            ]
-        source, target = self.tokenizers
-        side = target if self.kind == "language model" else source
-        longest = longest_text([self.config.model], self.config.decode)
-        blank = "__ " if self.kind == "masked model" else ""
-        texts = [(n, blank + text_of(side, min(n - 4, longest - 2))) for n in LENGTHS if n <= SHORT]
-        return [
-            (length, partial(self.answer, [text] * size, self.defaults))
-            for (length, text), size in product(texts, sizes)
-        ]
-
-    def _richest(self) -> dict[str, Any]:
-        """What the page asks for, where that is more than programs are given."""
+    def _page_options(self) -> dict[str, Any]:
+        """Options that the page sets to more than their defaults."""
         if self.kind != "translator":
             return {}
         return {"nbest": min(PAGE_NBEST, self.config.decode.beam_size), "attention": True}
 
     def options(self, values: Mapping[str, Any]) -> Options:
-        """Those of the defaults that are offered, changed. Raises UserError naming a wrong one."""
+        """The default options with these values. Raises UserError for a wrong name or value."""
+        defaults, names = OPTIONS[self.kind]
         for name in values:
-            if name not in self.offered:
-                raise UserError(f"{name!r} cannot be set: {', '.join(self.offered)} can")
-        options = replace(self.defaults, **values)
+            if name not in names:
+                raise UserError(f"{name!r} cannot be set: {', '.join(names)} can")
+        options = replace(defaults, **values)
         check_limits(options)
-        for name, most in (MOST | {"nbest": self.config.decode.beam_size}).items():
-            if getattr(options, name, 0) > most:
-                raise UserError(f"{name} must be at most {most}")
+        for name, highest in (HIGHEST | {"nbest": self.config.decode.beam_size}).items():
+            if getattr(options, name, 0) > highest:
+                raise UserError(f"{name} must be at most {highest}")
         return options
 
     def check(self, text: str) -> None:
-        """Raises UserError for a text of which the model would not read all, or that has no target
-        tag where the model needs one."""
-        longest = longest_text([self.config.model], self.config.decode)
-        source, target = self.tokenizers
+        """Raises UserError for a text that is too long for the model, or that lacks the target tag
+        that it needs."""
+        tokenizer = self.tokenizer
         if self.kind == "translator":
-            tag, rest = read_source(source, text)
-            if source.tags and rest and not tag:
-                raise UserError(f"begin the text with a target tag: {known_tags(source.tags)}")
-            most = max(map(len, source.encode([tag + part for part in split_sentences(rest)])))
+            tag, rest = read_source(tokenizer, text)
+            if tokenizer.tags and rest and not tag:
+                raise UserError(f"begin the text with a target tag: {known_tags(tokenizer.tags)}")
+            sentences = [tag + sentence for sentence in split_sentences(rest)]
+            tokens = max(map(len, tokenizer.encode(sentences)))
         elif self.kind == "masked model":
-            most = len(with_masks(source, text)[0])
+            tokens = len(with_masks(tokenizer, text)[0])
         else:
-            side = target if self.kind == "language model" else source
-            most = len(side.encode([text])[0])
-        if most > longest:
-            what = "sentence" if self.kind == "translator" else "text"
-            raise UserError(f"a {what} of {most:,} tokens is too long: {longest:,} are read")
+            tokens = len(tokenizer.encode([text])[0])
+        if tokens > self.longest:
+            unit = "sentence" if self.kind == "translator" else "text"
+            raise UserError(f"a {unit} of {tokens:,} tokens is too long: {self.longest:,} are read")
+
+    def answer(self, texts: Sequence[str], options: Options) -> list[dict[str, Any]]:
+        """The answer to each text."""
+        if isinstance(options, TranslatorOptions):
+            return _translations(self.translator, texts, options)
+        if self.kind == "language model":
+            generator = replace(self.generator, settings=with_few_shapes(options))
+            # All texts have number 0, so that the samples of one do not depend on its batch.
+            found = continuations(generator, texts, [0] * len(texts))
+            chosen = [samples[: options.samples] for samples in found]
+            return [{"continuations": [_with_scores(o, "log_prob") for o in of]} for of in chosen]
+        model = self.config, self.params, self.tokenizers
+        if self.kind == "classifier":
+            classes = classify(*model, texts, options.words)
+            return [{"classes": _predictions(of)} for of in classes]
+        masks = fill_mask(*model, texts, options.words)
+        return [{"blanks": [_predictions(mask) for mask in of]} for of in masks]
+
+    def warm_up(self) -> None:
+        """Answers a short text with the options of the page, so that this is compiled."""
+        tag = next(iter(self.targets.values())) if self.kind == "translator" else ""
+        self.answer([f"{tag}."], self.options(self._page_options()))
+
+    def programs(self, sizes: Sequence[int]) -> list[tuple[int, Callable[[], object]]]:
+        """Functions that compile what batches of these sizes need, and what one request of the page
+        needs; each with the length in tokens of the texts that it is for."""
+        if self.kind == "translator":
+            nbest = self._page_options()["nbest"]
+            return [
+                (shape.tokens, partial(compile_search, self.translator, shape, count))
+                for count, rows in ((1, sizes), *([(nbest, [1])] if nbest > 1 else []))
+                for shape in search_shapes(self.translator, rows)
+            ]
+        mask = "__ " if self.kind == "masked model" else ""
+        defaults, _ = OPTIONS[self.kind]
+        texts = {
+            length: mask + text_of_length(self.tokenizer, min(length - 4, self.longest - 2))
+            for length in LENGTHS
+            if length <= SHORT
+        }
+        return [
+            (length, partial(self.answer, [text] * size, defaults))
+            for (length, text), size in product(texts.items(), sizes)
+        ]
 
 
-def load_service(run: Path, checkpoint: str, name: str) -> ModelService:
-    """The run with its weights. Raises UserError where it has none."""
-    loaded = load_run(run, checkpoint)
-    return make_service(name, loaded.config, loaded.label, loaded.params, loaded.tokenizers)
+def load_service(name: str) -> ModelService:
+    """The service of RUN or RUN:CHECKPOINT. Raises UserError if it has no weights."""
+    run = load_run(*member(name))
+    return ModelService(name, run.config, run.label, run.params, run.tokenizers)
 
 
-def make_service(
-    name: str, config: Config, checkpoint: str, params: Params, tokenizers: Tokenizers
-) -> ModelService:
-    """A model under a name, with what is said of its weights."""
-    if config.model.decoder_layers and config.model.encoder_layers:
-        translator = make_translator(config, params, tokenizers)
-        answering = TranslatorOptions(), ("nbest", "attention"), partial(_translations, translator)
-        kind: Kind = "translator"
-        return ModelService(name, kind, config, checkpoint, tokenizers, *answering, translator)
-    kind, *answering = _answering(config, params, tokenizers)
-    return ModelService(name, kind, config, checkpoint, tokenizers, *answering)
-
-
-def text_of(tokenizer: Tokenizer, tokens: int) -> str:
-    """A text of so many tokens, or about as many."""
-    for number in range(UNK + 1, tokenizer.vocab_size):
-        texts = tokenizer.decode([[number] * tokens, [number] * (tokens - 1)])  # and a blank
+def text_of_length(tokenizer: Tokenizer, tokens: int) -> str:
+    """A text of this many tokens, or about as many."""
+    for token in range(UNK + 1, tokenizer.vocab_size):
+        texts = tokenizer.decode([[token] * tokens, [token] * (tokens - 1)])  # and a space
         for text, ids in zip(texts, tokenizer.encode(texts)):
             if len(ids) == tokens:
                 return text
     return "." * tokens
 
 
-def _answering(
-    config: Config, params: Params, tokenizers: Tokenizers
-) -> tuple[Kind, Options, tuple[str, ...], Callable]:
-    """What kind of model with one stack it is, its options, those that are offered, and how it
-    answers."""
-    if config.model.decoder_layers:
-        offered = ("samples", "temperature", "top_k", "top_p", "seed", "max_tokens")
-        answer = _continuations(config, params, tokenizers)
-        return "language model", GenerateConfig(max_tokens=50), offered, answer
-    kind, answer = "masked model", _blanks(config, params, tokenizers)
-    if config.model.classes:
-        kind, answer = "classifier", _classes(config, params, tokenizers)
-    return kind, WordOptions(), ("words",), answer
+def with_few_shapes(options: GenerateConfig) -> GenerateConfig:
+    """The options with fewer tokens and more samples, so that few programs are compiled."""
+    tokens = max(count for count in MAX_TOKENS if count <= options.max_tokens)
+    return replace(options, max_tokens=tokens, samples=round_up(options.samples, SAMPLES))
 
 
 def _translations(
     translator: Translator, texts: Sequence[str], options: TranslatorOptions
 ) -> list[dict[str, Any]]:
     found = hypotheses(translator, texts, options.nbest)
-    answers = [{"translation": n[0].text} | _truncated(n[0]) for n in found]
+    answers = [{"translation": best.text} | _truncated(best) for best, *_ in found]
     if options.nbest > 1:
-        answers = [a | {"nbest": [*map(_scored, n)]} for a, n in zip(answers, found)]
+        for answer, best in zip(answers, found):
+            answer["nbest"] = [_with_scores(one, "score", "log_prob") for one in best]
     if options.attention:
-        looked = word_attention(translator, texts, [of_one[0].tokens for of_one in found])
-        answers = [a | {"attention": [*map(_table, n)]} for a, n in zip(answers, looked)]
+        attention = word_attention(translator, texts, [best.tokens for best, *_ in found])
+        for answer, parts in zip(answers, attention):
+            answer["attention"] = [
+                part._asdict() | {"weights": part.weights.round(3).tolist()} for part in parts
+            ]
     return answers
 
 
-def _scored(one: Hypothesis) -> dict[str, Any]:
-    known = {"text": one.text, "score": round(one.score, 4), "log_prob": round(one.log_prob, 4)}
-    return known | _truncated(one)
+def _with_scores(one: Hypothesis | Continuation, *names: str) -> dict[str, Any]:
+    rounded = {name: round(getattr(one, name), 4) for name in names}
+    return {"text": one.text} | rounded | _truncated(one)
 
 
 def _truncated(one: Hypothesis | Continuation) -> dict[str, bool]:
     return {"truncated": True} if one.truncated else {}
 
 
-def _table(part: WordAttention) -> dict[str, Any]:
-    return part._asdict() | {"weights": part.weights.round(3).tolist()}
-
-
-def _continuations(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
-    @lru_cache(maxsize=8)
-    def generator(settings: GenerateConfig):
-        return make_generator(config, settings, params, tokenizers)
-
-    def answer(texts: Sequence[str], options: GenerateConfig) -> list[dict[str, Any]]:
-        settings = of_few_shapes(options)
-        # All have one number, so that what is drawn for a text does not depend on the others.
-        found = continuations(generator(settings), texts, [0] * len(texts))
-        chosen = [of_one[: options.samples] for of_one in found]
-        return [{"continuations": [*map(_continuation, of_one)]} for of_one in chosen]
-
-    return answer
-
-
-def _continuation(one: Continuation) -> dict[str, Any]:
-    return {"text": one.text, "log_prob": round(one.log_prob, 4)} | _truncated(one)
-
-
-def of_few_shapes(options: GenerateConfig) -> GenerateConfig:
-    """Nearly the same: fewer tokens at most, and more samples, so that little is compiled."""
-    tokens = max(count for count in TOKENS if count <= options.max_tokens)
-    return replace(options, max_tokens=tokens, samples=round_up(options.samples, SAMPLES))
-
-
-def _blanks(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
-    def answer(texts: Sequence[str], options: WordOptions) -> list[dict[str, Any]]:
-        found = fill_mask(config, params, tokenizers, texts, options.words)
-        return [{"blanks": [_guesses(blank) for blank in blanks]} for blanks in found]
-
-    return answer
-
-
-def _classes(config: Config, params: Params, tokenizers: Tokenizers) -> Callable:
-    def answer(texts: Sequence[str], options: WordOptions) -> list[dict[str, Any]]:
-        found = classify(config, params, tokenizers, texts, options.words)
-        return [{"classes": _guesses(guesses)} for guesses in found]
-
-    return answer
-
-
-def _guesses(guesses) -> list[dict[str, Any]]:
-    return [{"word": one.word, "probability": round(one.probability, 4)} for one in guesses]
+def _predictions(found: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"word": one.word, "probability": round(one.probability, 4)} for one in found]

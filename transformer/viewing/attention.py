@@ -1,4 +1,4 @@
-"""Attention maps: who looks at whom, in every layer and head, with the pieces of text beside."""
+"""Attention maps: the weights of every layer and head, with the pieces of text beside them."""
 
 from functools import partial
 from typing import NamedTuple
@@ -15,15 +15,15 @@ from transformer.model.encoder_decoder import decode, run_encoder
 from transformer.model.params import Params
 
 BEGIN, END = "<begin>", "<end>"
-"""How BOS and EOS are shown."""
+"""How BOS and EOS are displayed."""
 
 
 class AttentionMap(NamedTuple):
     """The weights [N, H, T, S] of all layers and heads, each row a distribution over the columns.
 
     kind     "encoder", "masked" or "cross"
-    rows     the pieces that look, T; in cross-attention the ones about to be written
-    columns  the pieces that are looked at, S
+    rows     the pieces of the queries, T; in cross-attention the ones about to be predicted
+    columns  the pieces of the keys, S
     """
 
     kind: str
@@ -35,41 +35,36 @@ class AttentionMap(NamedTuple):
 def attention_maps(
     config: ModelConfig, params: Params, tokenizers: Tokenizers, source: str = "", target: str = ""
 ) -> list[AttentionMap]:
-    """The maps of one sentence pair: of the encoder, then masked, then cross, as far as the model
-    has them.
+    """The maps of one sentence pair that the model has, in the order encoder, masked, cross.
 
-    A language model reads `target` alone, an encoder `source` alone.
+    A language model reads `target` only, an encoder `source` only.
     """
-    [read], [written] = tokenizers.source.encode([source]), [[]]
-    if params.decoder is not None:
-        [written] = tokenizers.target.encode([target])
-    source_ids = pad_sources([read], rows=1, length=len(read) + 1)
-    target_in = np.array([[BOS, *written]], np.int32)
-    own, masked, cross = _weights(config, params, source_ids, target_in)
-    columns = (*tokenizers.source.pieces(read), END)
-    maps = [] if own is None else [AttentionMap("encoder", _shown(own), columns, columns)]
-    if params.decoder is not None:
-        pieces = tuple(tokenizers.target.pieces(written))
-        seen = (BEGIN, *pieces)
-        maps.append(AttentionMap("masked", _shown(masked), seen, seen))
-        if cross is not None:
-            maps.append(AttentionMap("cross", _shown(cross), (*pieces, END), columns))
-    return maps
+    [source_ids] = tokenizers.source.encode([source])
+    [target_ids] = tokenizers.target.encode([target]) if params.decoder is not None else [[]]
+    source_in = pad_sources([source_ids], rows=1, length=len(source_ids) + 1)
+    weights = _weights(config, params, source_in, np.array([[BOS, *target_ids]], np.int32))
+    sources = (*tokenizers.source.pieces(source_ids), END)
+    targets = tuple(tokenizers.target.pieces(target_ids)) if target_ids else ()
+    pieces = {
+        "encoder": (sources, sources),
+        "masked": ((BEGIN, *targets), (BEGIN, *targets)),
+        "cross": ((*targets, END), sources),
+    }
+    return [
+        AttentionMap(kind, np.asarray(weights[kind][:, 0], np.float32), *pieces[kind])
+        for kind in pieces
+        if weights.get(kind) is not None
+    ]
 
 
 @partial(jax.jit, static_argnums=0)
 def _weights(config, params, source, target_in):
-    """Of encoder, masked and cross attention, None where there is none."""
-    memory = own = masked = cross = None
+    """The weights of each kind of attention, None if the model does not have it."""
+    weights, memory = {}, None
     if params.encoder is not None:
         memory, encoder = run_encoder(config, params, source)
-        own = encoder.own
+        weights = {"encoder": encoder.own}
     if params.decoder is not None:
         _, _, decoder = decode(config, params, memory, target_in)
-        masked, cross = decoder.own, decoder.cross
-    return own, masked, cross
-
-
-def _shown(weights: jax.Array) -> Float[np.ndarray, "N H T S"]:
-    """Of the only sentence."""
-    return np.asarray(weights[:, 0], np.float32)
+        weights |= {"masked": decoder.own, "cross": decoder.cross}
+    return weights

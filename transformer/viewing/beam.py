@@ -12,21 +12,17 @@ from transformer.decoding.translator import Translator, begin_search
 from transformer.model.batch import PAD
 
 
-class Beginning(NamedTuple):
-    """What a search keeps: the tokens chosen so far and their log-probability."""
+class PartialHypothesis(NamedTuple):
+    """The tokens of an unfinished hypothesis, and their log-probability."""
 
     tokens: tuple[int, ...]
     log_prob: float
 
 
-def beam_steps(translator: Translator, sentence: str) -> list[list[Beginning]]:
-    """After each token the beginnings that go on, likeliest first, until the translation is known.
-
-    Those that have ended are not among them any more.
-    """
+def beam_steps(translator: Translator, sentence: str) -> list[list[PartialHypothesis]]:
+    """The unfinished hypotheses after each token, likeliest first, until the search ends."""
     ensemble, settings = translator.ensemble, translator.settings
-    [read] = translator.tokenizers.source.encode([sentence])
-    source = pad_batch(ensemble.models, settings, [read])
+    source = pad_batch(ensemble.models, settings, translator.tokenizers.source.encode([sentence]))
     state = begin_search(ensemble.models, settings, ensemble.params, source)
     steps = []
     while not np.asarray(state.done)[0]:
@@ -34,7 +30,7 @@ def beam_steps(translator: Translator, sentence: str) -> list[list[Beginning]]:
         rows, log_probs = jax.device_get((state.open[0], state.log_probs[0]))
         steps.append(
             [
-                Beginning(tuple(int(t) for t in row if t != PAD), float(log_prob))
+                PartialHypothesis(tuple(int(t) for t in row if t != PAD), float(log_prob))
                 for row, log_prob in zip(rows, log_probs)
                 if log_prob > IMPOSSIBLE / 2
             ]

@@ -1,14 +1,44 @@
-"""Plots of what notebooks and reports show, on axes that the caller made (extra `viewing`)."""
+"""Plots for notebooks and the report, on axes that the caller made (extra `viewing`)."""
 
+import io
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
+import matplotlib
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy import ndarray
 
 from transformer.viewing.attention import AttentionMap
-from transformer.viewing.beam import Beginning
+from transformer.viewing.beam import PartialHypothesis
+
+CURVES = {
+    "loss": ("Training loss", "nats per token"),
+    "validation_loss": ("Validation loss", "nats per token"),
+    "validation_bleu": ("Validation BLEU, greedy", "BLEU"),
+    "validation_chrf": ("Validation chrF, greedy", "chrF"),
+    "validation_accuracy": ("Validation accuracy", "share of the tokens"),
+    "learning_rate": ("Learning rate", ""),
+    "gradient_norm": ("Gradient norm", ""),
+    "tokens_per_second": ("Speed", "tokens per second"),
+}
+"""Fields of metrics.jsonl that are plotted, each with title and unit."""
+
+INK = "#0a0b0c"
+"""A colour that occurs nowhere else: the page replaces it with the colour of its text."""
+
+STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+    ),
+    "legend.framealpha": 0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 def draw_weights(
@@ -27,31 +57,33 @@ def draw_weights(
 
 
 def draw_heads(figure: Figure, attention: AttentionMap, layer: int) -> None:
-    """Every head of a layer, side by side; the layers count from 0, from the end if negative."""
+    """Every head of a layer, side by side; layers count from 0, from the last one if negative."""
     heads = attention.weights[layer]
-    every = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
-    for number, (axes, weights) in enumerate(zip(every, heads), start=1):
+    subplots = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
+    for number, (axes, weights) in enumerate(zip(subplots, heads), start=1):
         title = f"{attention.kind}, layer {range(len(attention.weights))[layer] + 1}, head {number}"
         draw_weights(axes, weights, attention.rows, attention.columns, title)
 
 
 def draw_beam(
-    axes: Axes, steps: Sequence[Sequence[Beginning]], names: Callable[[int], str], found: tuple
+    axes: Axes,
+    steps: Sequence[Sequence[PartialHypothesis]],
+    names: Callable[[int], str],
+    found: tuple,
 ) -> None:
-    """A beam search as a tree: a column for each step, the likeliest beginning on top, a line from
-    what each goes on from; `found`, the tokens that were chosen in the end, in colour."""
+    """A beam search as a tree: a column for each step, the likeliest hypothesis on top, lines to
+    its continuations; `found`, the tokens of the translation, in colour."""
     places = {(): (-1, 0.0)}
-    for depth, kept in enumerate(steps):
-        for rank, (tokens, _) in enumerate(kept):
+    for depth, hypotheses in enumerate(steps):
+        for rank, (tokens, _) in enumerate(hypotheses):
             x, y = places[tokens] = depth, -float(rank)
             chosen = tokens == found[: len(tokens)]
             colour, weight = ("tab:blue", "bold") if chosen else ("grey", "normal")
             before = places[tokens[:-1]]
             axes.plot([before[0], x], [before[1], y], color=colour, linewidth=0.8, zorder=1)
             style = {"color": colour, "weight": weight, "ha": "center", "va": "center"}
-            axes.text(
-                x, y, names(tokens[-1]), **style, bbox={"fc": "white", "ec": "none", "pad": 1}
-            )
+            box = {"fc": "white", "ec": "none", "pad": 1}
+            axes.text(x, y, names(tokens[-1]), **style, bbox=box)
     axes.set_xlim(-1, len(steps))
     axes.set_ylim(-max(map(len, steps), default=1), 1)
     axes.axis("off")
@@ -62,11 +94,34 @@ def draw_runs(
 ) -> None:
     """A field of the metrics of one or several runs against the number of updates."""
     for name, lines in runs.items():
-        found = [(line["step"], line[field]) for line in lines if line.get(field) is not None]
-        shown = f" {name}" if name.startswith("_") else name  # or it has no place in the legend
-        if found:
-            axes.plot(*zip(*found), label=shown, marker="o" if len(found) < 20 else "")
+        points = [(line["step"], line[field]) for line in lines if line.get(field) is not None]
+        label = f" {name}" if name.startswith("_") else name  # matplotlib hides labels with "_"
+        if points:
+            axes.plot(*zip(*points), label=label, marker="o" if len(points) < 20 else "")
     axes.set(xlabel="update", ylabel=unit, title=title or field)
     if len(runs) > 1:
         for text in axes.legend().get_texts():
             text.set_parse_math(False)  # a "$" is a "$"
+
+
+def curves(runs: Mapping[str, Sequence[dict]]) -> list[str]:
+    """An SVG element for each field of the metrics that any of the runs has."""
+    found = []
+    for field, (title, unit) in CURVES.items():
+        if any(field in line for lines in runs.values() for line in lines):
+            with matplotlib.rc_context(STYLE | {"svg.hashsalt": field}):
+                figure = Figure(figsize=(5.2, 3), layout="constrained")
+                draw_runs(figure.subplots(), runs, field, title, unit)
+                found.append(as_svg(figure, f"{title}, by the number of updates"))
+    return found
+
+
+def as_svg(figure: Figure, label: str) -> str:
+    """The figure as an element of an HTML page, with a label for screen readers."""
+    file = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # browsers have them
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    element = file.getvalue().partition("<svg")[2].replace(INK, "currentColor")
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    return f'<svg role="img" aria-label="{label}"{element}'

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that needs nothing else, no network either."""
+"""The report of a run: one HTML page that needs nothing else, not even a network."""
 
 import difflib
 import json
@@ -28,25 +28,24 @@ from transformer.model.operations import pair_operations
 from transformer.model.params import Params
 from transformer.runs.folder import Launch
 from transformer.viewing.attention import AttentionMap, attention_maps
-from transformer.viewing.cost import WATTS, kilowatt_hours, unit_hours
-from transformer.viewing.curves import curves
+from transformer.viewing.plots import curves
 
 FOLDER = Path(__file__).parent / "page"
-INLINED = {"style": "css", "attention": "js", "report": "js"}
-"""Files that the page would else need."""
+INLINED = ("style.css", "attention.js", "report.js")
 
 EXAMPLES = 8
 """Of the worst and of the best translations."""
 
-MOST_SENTENCES, LONGEST_SHOWN = 20, 60
-"""Whose attention is shown, and tokens of each: maps grow with the square."""
+MOST_SENTENCES, LONGEST_SENTENCE = 20, 60
+"""Sentences whose attention is shown, and tokens of each: maps grow with the square."""
 
-Pairs = Sequence[tuple[str, str]]
+WATTS = {"core": 10, "device": 400}
+"""Assumed power, with memory and cooling, of a core of a server, and of a GPU or TPU at work."""
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """What was found on one test set: the record that eval.py keeps, and of a translator more."""
+    """What was found on one test set: the record that eval.py keeps; of a translator, details."""
 
     record: dict[str, Any]
     groups: Sequence[Group] = ()
@@ -56,7 +55,7 @@ class TestResult:
 
 @dataclass(frozen=True)
 class AttentionExample:
-    """Sentences and who looks at whom in them: the maps of encoder, masked and cross attention."""
+    """A sentence pair and its maps of encoder, masked and cross-attention."""
 
     source: str
     target: str
@@ -72,31 +71,33 @@ class ReportData:
     config: Config
     parameters: int
     metrics: Mapping[str, Sequence[dict]]
-    starts: Sequence[Launch]
-    tested: Sequence[TestResult]
-    looked: Sequence[AttentionExample]
+    launches: Sequence[Launch]
+    results: Sequence[TestResult]
+    attention: Sequence[AttentionExample]
     doctor: Sequence[str]
 
 
-def write_page(path: Path, seen: ReportData) -> None:
-    """Writes the page, whole or not at all."""
+def write_page(path: Path, data: ReportData) -> None:
+    """Writes the page atomically."""
     loader = jinja2.FileSystemLoader(FOLDER)
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["marked"] = lambda example: list(differences(*example[-2:]))
+    environment.filters["marked"] = lambda example: differences(example.reference, example.output)
     page = environment.get_template("report.html").render(
-        seen=seen,
-        curves=curves(seen.metrics),
-        costs=list(costs(seen)),
-        config=to_json(seen.config),
-        maps=as_json([_as_values(one) for one in seen.looked]),
-        **{name: (FOLDER / f"{name}.{kind}").read_text() for name, kind in INLINED.items()},
+        vars(data)
+        | {
+            "curves": curves(data.metrics),
+            "costs": list(costs(data)),
+            "config": to_json(data.config),
+            "maps": as_json([_with_lists(example) for example in data.attention]),
+            "inlined": {name: (FOLDER / name).read_text() for name in INLINED},
+        }
     )
     write_text(path, page)
 
 
-def examined(
+def result_with_details(
     config: Config,
     tokenizers: Tokenizers,
     test_set: TestSet,
@@ -118,59 +119,59 @@ def examined(
 
 
 def check_sentences(tokenizers: Tokenizers, sentences: Sequence[str]) -> None:
-    """Raises UserError for sentences whose maps would make a page that no browser opens."""
+    """Raises UserError for sentences whose maps would be too large for a browser."""
     if len(sentences) > MOST_SENTENCES:
         raise UserError(f"--sentences: {len(sentences)} are too many, {MOST_SENTENCES} at most")
     for text, ids in zip(sentences, tokenizers.source.encode(list(sentences))):
-        if not 0 < len(ids) <= LONGEST_SHOWN:
+        if not 0 < len(ids) <= LONGEST_SENTENCE:
             raise UserError(
-                f"--sentences: {text[:40]!r} has {len(ids):,} tokens: 1 to {LONGEST_SHOWN} fit"
+                f"--sentences: {text[:40]!r} has {len(ids):,} tokens: 1 to {LONGEST_SENTENCE} fit"
             )
 
 
-def chosen_sentences(
+def attention_examples(
     config: Config,
     params: Params,
     tokenizers: Tokenizers,
     result: tuple[TestSet, dict, list | None],
-    wanted: Sequence[str],
+    sentences: Sequence[str],
 ) -> list[AttentionExample]:
-    """The sentences that are wanted, or some of the test set, translated, and their maps."""
+    """These sentences, or some of the test set, with their translations and maps."""
     test_set, _, translations = result
-    pairs = test_set.pairs
-    typical = [] if wanted else _typical(tokenizers, pairs)
-    if translations is None:
-        texts = wanted or [source or target for source, target in (pairs[n] for n in typical)]
-        both = [(text, text) for text in texts]
-    elif wanted:
-        both = [*zip(wanted, translate(make_translator(config, params, tokenizers), wanted))]
+    if sentences:
+        sources = targets = list(sentences)
+        if translations is not None:
+            targets = translate(make_translator(config, params, tokenizers), sources)
     else:
-        both = [(pairs[number][0], translations[number]) for number in typical]
+        texts = [source or target for source, target in test_set.pairs]
+        typical = _typical(tokenizers, texts)
+        sources = [texts[number] for number in typical]
+        targets = [(texts if translations is None else translations)[n] for n in typical]
     return [
-        AttentionExample(*one, attention_maps(config.model, params, tokenizers, *one))
-        for one in both
+        AttentionExample(*pair, attention_maps(config.model, params, tokenizers, *pair))
+        for pair in zip(sources, targets)
     ]
 
 
-def _typical(tokenizers: Tokenizers, pairs: Pairs) -> list[int]:
-    """The numbers of some sentences, none of them empty or long."""
-    rows = tokenizers.source.encode([source or target for source, target in pairs])
-    fitting = [number for number, ids in enumerate(rows) if 0 < len(ids) <= LONGEST_SHOWN]
-    order = sorted(fitting, key=lambda number: len(rows[number]))
+def _typical(tokenizers: Tokenizers, texts: Sequence[str]) -> list[int]:
+    """The numbers of texts at the quartiles of length, empty and long ones left out."""
+    lengths = [len(ids) for ids in tokenizers.source.encode(texts)]
+    fitting = [number for number, length in enumerate(lengths) if 0 < length <= LONGEST_SENTENCE]
+    order = sorted(fitting, key=lengths.__getitem__)
     return [*dict.fromkeys(order[len(order) * part // 8] for part in (2, 3, 4))] if order else []
 
 
 def as_json(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it ends that."""
+    """JSON that cannot end the script element around it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
 
 
-def _as_values(looked: AttentionExample) -> dict[str, Any]:
-    maps = [one._asdict() | {"weights": one.weights.round(3).tolist()} for one in looked.maps]
-    return {"source": looked.source, "target": looked.target, "maps": maps}
+def _with_lists(example: AttentionExample) -> dict[str, Any]:
+    maps = [one._asdict() | {"weights": one.weights.round(3).tolist()} for one in example.maps]
+    return vars(example) | {"maps": maps}
 
 
 def differences(reference: str, output: str) -> Iterator[tuple[str, str]]:
@@ -179,45 +180,53 @@ def differences(reference: str, output: str) -> Iterator[tuple[str, str]]:
     wanted, written = reference.split(), output.split()
     matcher = difflib.SequenceMatcher(None, wanted, written, autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
+        runs = [("missing", wanted[first:last]), ("added", written[begin:end])]
         if kind == "equal":
-            yield "same", " ".join(written[begin:end])
-            continue
-        if first < last:
-            yield "missing", " ".join(wanted[first:last])
-        if begin < end:
-            yield "added", " ".join(written[begin:end])
+            runs = [("same", written[begin:end])]
+        yield from ((name, " ".join(words)) for name, words in runs if words)
 
 
-def costs(seen: ReportData) -> Iterator[tuple[str, str]]:
+def costs(data: ReportData) -> Iterator[tuple[str, str]]:
     """What training took, by name; estimates say what they assume."""
-    lines = next(iter(seen.metrics.values()), [])
-    yield "parameters", f"{seen.parameters:,}"
+    lines = next(iter(data.metrics.values()), [])
+    yield "parameters", f"{data.parameters:,}"
     if not lines:
         return
     steps, seconds = lines[-1]["step"], lines[-1]["seconds"]
-    yield "updates", f"{steps:,} in {seconds / 60:,.1f} minutes, validations not counted"
-    tokens = _tokens(lines)
+    yield "updates", f"{steps:,} in {seconds / 60:,.1f} minutes, without validations"
+    tokens = _predicted_tokens(lines)
     yield "tokens predicted in training", f"about {tokens:,.0f}"
     if tokens:
         length = 20
-        each = 3 * pair_operations(seen.config.model, length, length) / length
+        each = 3 * pair_operations(data.config.model, length, length) / length
         yield (
             "operations of training",
-            f"about {each * tokens:.2g}, {each:.2g} for each token predicted (matrix products of "
+            f"about {each * tokens:.2g}, {each:.2g} per predicted token (matrix products of "
             f"forward and backward pass, for texts of {length} tokens)",
         )
-        yield "speed", f"{tokens / max(seconds, 1e-9):,.0f} tokens/s, compiling included"
-    hours = unit_hours(seen.starts, seconds)
+        yield "speed", f"{tokens / max(seconds, 1e-9):,.0f} tokens/s, with compilation"
+    hours = unit_hours(data.launches, seconds)
     for unit, spent in hours.items():
-        names = sorted({start.name for start in seen.starts if start.unit == unit})
+        names = sorted({launch.name for launch in data.launches if launch.unit == unit})
         yield f"{unit}-hours", f"{spent:.3g} ({', '.join(names)})"
     if hours:
         assumed = " and ".join(f"{WATTS[unit]} W for a {unit}" for unit in hours)
-        yield "energy", f"{kilowatt_hours(hours):.2g} kWh, assuming {assumed}; not measured"
+        kilowatt_hours = sum(WATTS[unit] * spent for unit, spent in hours.items()) / 1000
+        yield "energy", f"{kilowatt_hours:.2g} kWh, assuming {assumed}; not measured"
 
 
-def _tokens(lines: Sequence[dict]) -> float:
-    """Those predicted: speed times duration of each report."""
+def unit_hours(launches: Sequence[Launch], seconds: float) -> dict[str, float]:
+    """Hours of cores or devices, of training that took this many seconds in all."""
+    hours: dict[str, float] = {}
+    ends = [*(launch.seconds for launch in launches[1:]), seconds]
+    for launch, end in zip(launches, ends):
+        used = max(end - launch.seconds, 0) * launch.count / 3600
+        hours[launch.unit] = hours.get(launch.unit, 0) + used
+    return hours
+
+
+def _predicted_tokens(lines: Sequence[dict]) -> float:
+    """The sum of speed times duration over all lines."""
     total, before = 0.0, 0.0
     for line in lines:
         if "tokens_per_second" in line:

@@ -12,15 +12,15 @@ const KINDS = {
   "classifier": { go: "Classify", ask: (run) => `A text in ${languageName(run.source)}` },
 };
 const NAMES = {
-  nbest: "translations", samples: "samples", temperature: "temperature", top_k: "among the likeliest (0: all)",
-  top_p: "among a probability of", seed: "seed", max_tokens: "most tokens", words: "words",
+  nbest: "translations", samples: "samples", temperature: "temperature", top_k: "top k (0: all)",
+  top_p: "top p", seed: "seed", max_tokens: "new tokens, at most", words: "words",
 };
 let runs = [];
-let asked = 0;
+let latest = 0; // number of the latest request
 
 function offer(run) {
   const kind = KINDS[run.kind];
-  asked++; // an answer that is under way belongs to the run before
+  latest++; // ignores the answer to a request for another run
   find("state").textContent = "";
   find("about").textContent = `${run.name}, checkpoint ${run.checkpoint}`;
   find("ask").textContent = kind.ask(run);
@@ -54,25 +54,25 @@ async function ask(run, text) {
 
 async function go(event) {
   event.preventDefault();
-  const run = chosen(), text = find("text").value, number = ++asked;
+  const run = chosen(), text = find("text").value, number = ++latest;
   find("state").className = "quiet";
-  find("state").textContent = "working ...";
+  find("state").textContent = "Working ...";
   const start = performance.now();
   try {
     const { answers } = await ask(run, text);
-    if (number !== asked) return;
+    if (number !== latest) return;
     find("state").textContent = `${((performance.now() - start) / 1000).toFixed(2)} s`;
     const draw = { "translator": drawTranslations, "language model": drawContinuations, "masked model": drawBlanks, "classifier": drawClasses }[run.kind];
     find("answers").replaceChildren(...draw(answers));
   } catch (error) {
-    if (number !== asked) return;
+    if (number !== latest) return;
     find("answers").replaceChildren();
     find("state").className = "wrong";
     find("state").textContent = error.message;
   }
 }
 
-/** A table with a head; numbers are set to the right. */
+/** A table with a head; numbers are aligned right. */
 function table(head, rows) {
   const box = element("div", "scroll"), made = box.appendChild(element("table"));
   const top = made.appendChild(element("tr"));
@@ -96,11 +96,11 @@ function drawTranslations(answers) {
     const best = card.appendChild(element("p", "best", answer.translation || "\u00a0"));
     best.dataset.role = "translation";
     if (answer.nbest && answer.nbest.length > 1) {
-      card.append(element("h3", "", "The best that were found"));
+      card.append(element("h3", "", "Best translations"));
       card.append(table(["score", "log-probability", "translation"], answer.nbest.map((one) => [one.score, one.log_prob, one.text])));
     }
     const parts = (answer.attention || []).filter((part) => part.source.length && part.target.length);
-    if (parts.length) card.append(element("h3", "", "What each word looked at"));
+    if (parts.length) card.append(element("h3", "", "Attention of each word"));
     parts.forEach((part) => card.append(drawWords(part)));
     return card;
   });
@@ -109,12 +109,12 @@ function drawTranslations(answers) {
 function drawContinuations([answer]) {
   return answer.continuations.map((one) => {
     const card = element("div", "card");
-    card.append(element("p", "best", one.text), element("div", "quiet", `log-probability of what was added: ${one.log_prob.toFixed(2)} nats`));
+    card.append(element("p", "best", one.text), element("div", "quiet", `log-probability of the new text: ${one.log_prob.toFixed(2)} nats`));
     return card;
   });
 }
 
-function guesses(found) {
+function predictions(found) {
   return table(["word", "probability", ""], found.map((one) => {
     const bar = element("span", "bar");
     bar.style.width = `${(10 * one.probability).toFixed(2)}rem`;
@@ -123,17 +123,17 @@ function guesses(found) {
 }
 
 function drawBlanks([answer]) {
-  if (!answer.blanks.length) return [element("p", "wrong", "There is no blank in the text: write two underscores, __.")];
+  if (!answer.blanks.length) return [element("p", "wrong", "The text has no blank: write two underscores, __.")];
   return answer.blanks.map((found, number) => {
     const card = element("div", "card");
-    card.append(element("h3", "", `Blank ${number + 1}`), guesses(found));
+    card.append(element("h3", "", `Blank ${number + 1}`), predictions(found));
     return card;
   });
 }
 
 function drawClasses([answer]) {
   const card = element("div", "card");
-  card.append(guesses(answer.classes));
+  card.append(predictions(answer.classes));
   return [card];
 }
 
@@ -142,7 +142,7 @@ async function begin() {
     runs = await (await fetch("runs")).json();
   } catch {
     find("state").className = "wrong";
-    find("state").textContent = "the server does not answer";
+    find("state").textContent = "The server does not answer.";
     return;
   }
   runs.forEach((run) => find("runs").append(element("option", "", run.name)));

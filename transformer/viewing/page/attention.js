@@ -1,7 +1,7 @@
 "use strict";
-// Attention, drawn: used by the page and by the report.
+// Drawings of attention, for the page and the report.
 
-/** An element with a class and a text, which is never read as markup. */
+/** An element with a class and a text, which is never parsed as markup. */
 function element(name, kind = "", text = "") {
   const made = document.createElement(name);
   if (kind) made.className = kind;
@@ -11,15 +11,15 @@ function element(name, kind = "", text = "") {
 
 const percent = (weight) => `${(100 * weight).toFixed(weight < 0.1 ? 1 : 0)} %`;
 
-/** Words of a translation that show, when pointed at or chosen, which source words they look at. */
+/** A translation; pointing at one of its words shows its attention to the source words. */
 function drawWords({ source, target, weights }) {
   const box = element("div");
   const above = element("div", "words"), below = element("div", "words");
   const reading = element("div", "reading quiet", "Point at a word of the translation, or tap it.");
-  const shown = source.map((word) => above.appendChild(element("span", "", word)));
+  const sourceWords = source.map((word) => above.appendChild(element("span", "", word)));
   const choose = (number) => {
     const row = weights[number];
-    shown.forEach((word, i) => word.style.setProperty("--weight", row[i].toFixed(3)));
+    sourceWords.forEach((word, i) => word.style.setProperty("--weight", row[i].toFixed(3)));
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === number)));
     const order = row.map((weight, i) => [weight, source[i]]).sort((a, b) => b[0] - a[0]);
     const best = order.slice(0, 3).map(([weight, word]) => `${word} ${percent(weight)}`);
@@ -35,7 +35,7 @@ function drawWords({ source, target, weights }) {
   return box;
 }
 
-/** A table of weights as shades, rows looking at columns; `reading` says what is pointed at. */
+/** A table of weights as shades, rows attending to columns; `reading` describes the cell pointed at. */
 function drawMap(rows, columns, weights, reading) {
   const map = element("div", "map");
   map.style.gridTemplateColumns = `auto repeat(${columns.length}, 1.05rem)`;
@@ -57,7 +57,7 @@ function drawMap(rows, columns, weights, reading) {
     const [r, c] = place.split(" ").map(Number);
     rowNames[r].classList.add("marked");
     columnNames[c].classList.add("marked");
-    reading.textContent = `${rows[r]} looks at ${columns[c]}: ${percent(weights[r][c])}`;
+    reading.textContent = `${rows[r]} attends to ${columns[c]}: ${percent(weights[r][c])}`;
   };
   map.addEventListener("mouseover", read);
   map.addEventListener("click", read);

@@ -1,5 +1,5 @@
 // The maps of the report: one sentence, one kind of attention, one layer, all of its heads.
-const looked = JSON.parse(document.getElementById("looked").textContent);
+const examples = JSON.parse(document.getElementById("examples").textContent);
 const [sentence, kind, layer] = ["sentence", "kind", "layer"].map((id) => document.getElementById(id));
 const NAMES = { encoder: "in the encoder", masked: "in the decoder, masked", cross: "from the decoder to the encoder" };
 
@@ -10,7 +10,7 @@ function fill(select, names) {
 }
 
 function show() {
-  const { maps } = looked[sentence.selectedIndex];
+  const { maps } = examples[sentence.selectedIndex];
   const chosen = maps[kind.selectedIndex];
   const heads = chosen.weights[layer.selectedIndex];
   const reading = document.getElementById("reading");
@@ -22,13 +22,13 @@ function show() {
   }));
 }
 
-fill(sentence, looked.map((one) => one.source || one.target));
-fill(kind, looked[0].maps.map((map) => NAMES[map.kind]));
-fill(layer, looked[0].maps[0].weights.map((_, number) => String(number + 1)));
+fill(sentence, examples.map((one) => one.source || one.target));
+fill(kind, examples[0].maps.map((map) => NAMES[map.kind]));
+fill(layer, examples[0].maps[0].weights.map((_, number) => String(number + 1)));
 sentence.selectedIndex = 0;
 for (const select of [sentence, kind, layer]) {
   select.addEventListener("change", () => {
-    fill(layer, looked[sentence.selectedIndex].maps[kind.selectedIndex].weights.map((_, number) => String(number + 1)));
+    fill(layer, examples[sentence.selectedIndex].maps[kind.selectedIndex].weights.map((_, number) => String(number + 1)));
     show();
   });
 }

@@ -1,9 +1,13 @@
-"""What vocabularies say of the language of a text."""
+"""Which translator serves which languages, and detection of the language of a text."""
+
+from dataclasses import replace
 
 import pytest
 
+from transformer.config import DataConfig
 from transformer.data.tokenizer import train_tokenizer
-from transformer.serving.detection import confidences
+from transformer.serving.languages import Languages, confidences
+from transformer.serving.service import ModelService
 
 TEXTS = {
     "en": "the old dog sees the red cat in the garden . my friend reads the book",
@@ -37,9 +41,28 @@ def test_the_language_whose_vocabulary_needs_the_fewest_pieces_is_the_likeliest(
     assert [*found.values()] == sorted(found.values(), reverse=True)
 
 
-def test_what_cannot_be_told_is_not_claimed(vocabularies):
+def test_equal_vocabularies_and_single_languages_claim_nothing(vocabularies):
     shared = {"en": vocabularies["en"], "fr": vocabularies["en"]}
     assert confidences(shared, "the dog") == {"en": 50.0, "fr": 50.0}
     assert set(confidences(vocabularies, " \n").values()) == {25.0}
     assert confidences({"en": vocabularies["en"]}, "the dog") == {"en": 0.0}
     assert confidences({}, "the dog") == {}
+
+
+def test_runs_of_one_language_in_several_regions_are_told_apart(models):
+    config, params, tokenizers = models["translator"]
+    services = []
+    for code in ("por", "pt_BR", "zho_Hant", "xx"):
+        there = replace(config, data=DataConfig(source="en", target=code))
+        services.append(ModelService(code, there, "last", params, tokenizers))
+    languages = Languages(services)
+    for target, name in {
+        "pt-BR": "pt_BR", "pt": "por", "pt-PT": "por", "zh-TW": "zho_Hant", "xx": "xx",
+    }.items():  # fmt: skip
+        assert languages.detect_source("a", target)["language"] == "en"
+        assert languages.find("en", target)[0].name == name
+    [english, *others] = languages.described()
+    assert english["targets"] == ["pt", "pt-BR", "xx", "zh-Hant"]
+    assert [one["name"] for one in others] == [
+        "Portuguese", "Portuguese (BR)", "Chinese (Hant)", "xx",
+    ]  # fmt: skip

@@ -1,13 +1,11 @@
-"""The fields of requests, as the clients that there are write them."""
+"""The fields of requests, as existing clients write them."""
 
 import json
 
 import pytest
 
-pytest.importorskip("starlette", reason="needs the extra `server`")
 from transformer.errors import UserError
-from transformer.serving.access import RefusedError
-from transformer.serving.fields import read_fields
+from transformer.serving.requests import RefusedError, read_fields
 
 FORM = "application/x-www-form-urlencoded"
 TEXTS = [
@@ -45,7 +43,7 @@ def test_json_is_known_by_its_content(kind):
         ("", {}),
     ],
 )
-def test_fields_that_come_several_times_are_lists(body, fields):
+def test_fields_that_occur_several_times_are_lists(body, fields):
     for kind in (FORM, "", "text/plain"):
         assert read_fields(kind, body.encode()) == fields
 

@@ -1,0 +1,93 @@
+"""Limits of requests, and how their fields are read: from JSON, or a form of either encoding."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from transformer.config.settings import Limit, Positive
+from transformer.decoding.requests import read_object
+from transformer.errors import UserError
+
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+ARRAY = re.compile(r"(.+?)\[\d*\]")
+"""How PHP, jQuery and others write the names of a list: `q[]`, `q[0]`."""
+
+
+class RefusedError(Exception):
+    """A request that is refused: an HTTP status, and a sentence."""
+
+    def __init__(self, status: int, sentence: str):
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of requests, queue and connections; an error names the one that is exceeded."""
+
+    characters: Positive = 5000
+    """Longest text of a request, all of its lines together."""
+    lines: Positive = 100
+    """Most lines of a request, or texts of a list."""
+    waiting: Positive = 1000
+    """Length of the queue, in lines of all requests."""
+    connections: Positive = 500
+    """Most connections at the same time."""
+    seconds: Annotated[float, Limit(0, above=True)] = 10.0
+    """Time in which the head of a request must arrive, and then its body."""
+
+    @property
+    def bytes(self) -> int:
+        """Of a body: JSON and forms write a character with at most 12 bytes."""
+        return 12 * self.characters + 10_000
+
+
+def read_fields(content_type: str, body: bytes) -> Mapping[str, Any]:
+    """The fields of a request. Raises UserError or RefusedError.
+
+    JSON is recognised by its content, since clients often send it as a form or without a type. A
+    field that occurs several times, or whose name is that of an array, is a list.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    try:
+        if kind == MULTIPART:
+            return _with_lists(_multipart(content_type, body))
+        text = body.decode("utf-8-sig")
+        if kind.endswith("json") or text.lstrip().startswith("{"):
+            return read_object(text, "the request")
+        if kind not in ("", FORM, "text/plain"):
+            raise RefusedError(415, f"send application/json, {FORM} or {MULTIPART}, not {kind}")
+        return _with_lists(parse_qsl(text, keep_blank_values=True, errors="strict"))
+    except ValueError as error:
+        raise UserError(f"the request is not UTF-8: {error}") from None
+
+
+def _with_lists(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    values: dict[str, list[str]] = {}
+    arrays = set()
+    for name, value in pairs:
+        if array := ARRAY.fullmatch(name):
+            name = array[1]
+            arrays.add(name)
+        values.setdefault(name, []).append(value)
+    return {
+        name: found if len(found) > 1 or name in arrays else found[0]
+        for name, found in values.items()
+    }
+
+
+def _multipart(content_type: str, body: bytes) -> Iterable[tuple[str, str]]:
+    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
+    message = message_from_bytes(head + body, EmailMessage, policy=policy.HTTP)
+    if not message.is_multipart():
+        raise UserError("the request has no parts, or does not name the boundary between them")
+    for part in message.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if not isinstance(name, str) or content is None:
+            raise UserError("a part of the request has no name, or has parts itself")
+        yield name, content.decode()
