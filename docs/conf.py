@@ -20,13 +20,14 @@ extensions = ["myst_nb", "autoapi.extension", "sphinx.ext.autodoc", "sphinx.ext.
 suppress_warnings = ["autoapi.python_import_resolution"]  # PAD, BOS, EOS, UNK = range(4)
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["dollarmath", "html_image"]
 nb_execution_mode = "off"
 
 autoapi_dirs = [ROOT / "transformer"]
 autoapi_root = "docs/api"
 autoapi_add_toctree_entry = False
-autoapi_options = ["members", "undoc-members", "show-module-summary"]
+autoapi_options = ["members", "undoc-members"]
+python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_extra_path = ["index.html"]  # leads from the site's root to docs/index.html
@@ -35,6 +36,7 @@ html_extra_path = ["index.html"]  # leads from the site's root to docs/index.htm
 def setup(app):
     """Sphinx calls it."""
     app.connect("source-read", link_functions)
+    app.connect("source-read", write_shapes)
     app.connect("autodoc-process-docstring", show_as_typed)
     app.connect("autoapi-skip-member", skip_constants_without_docstring)
 
@@ -50,6 +52,13 @@ def reference(link):
     """A link to one function, in MyST."""
     name, module = link[1], link[2].replace("/", ".")
     return f"{{py:obj}}`{name} <{module}.{name}>`"
+
+
+def write_shapes(app, docname, source):
+    """Shapes as the source has them, Float[Array, "B T D"]; autoapi leaves their quotes out."""
+    shape = r"jaxtyping\.(\w+)\[(?:jax\.Array|numpy\.ndarray), ([^\]]*)\]"
+    if docname.startswith("docs/api/"):
+        source[0] = re.sub(shape, r'\1[Array, "\2"]', source[0])
 
 
 def show_as_typed(app, what, name, obj, options, lines):
