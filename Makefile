@@ -8,14 +8,14 @@
 # make pictures   take the README's pictures of page and report again (Chromium)
 # make faults  hours of injected faults: kills, damage, power cuts, lost processes (docs/reliability.md)
 # make plan-tpu  memory of training on TPUs that are not there (docs/reliability.md)
-# make api     write docs/api/index.html, every module's functions, from their docstrings
+# make docs    build the site: guide, notebooks, every function (docs/_build/html/index.html)
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-all browser-test faults plan-tpu lint format notebooks pictures api clean
+.PHONY: demo test test-slow test-all browser-test faults plan-tpu lint format notebooks pictures docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -67,10 +67,8 @@ notebooks: $(VENV)/.notebook
 pictures: $(VENV)/.notebook $(VENV)/.browser
 	$(BIN)/python docs/pictures/take.py
 
-# optax.OptState names a type that only chex knows, and pdoc would warn of it.
-api: $(VENV)/.docs
-	$(BIN)/python -W "ignore:Error parsing type annotation typing.Union" -m pdoc \
-		--docformat markdown --template-directory docs/api_template --output-directory docs/api transformer
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --quiet -c docs -d docs/_build/doctrees . docs/_build/html
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || \

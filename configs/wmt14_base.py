@@ -6,7 +6,7 @@ paper     27.3 BLEU on newstest2014: tokenized, compounds split, average of the 
           on 8 P100
 ours      not measured yet. To be compared with 26.3 to 27.0 in sacreBLEU's terms (13a, cased,
           wmt14/full), which is what faithful reproductions reach
-needs     an accelerator; 1.7 GB of downloads, once (README, "Real data")
+needs     an accelerator; 1.7 GB of downloads, once (docs/data.md)
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig

@@ -391,4 +391,4 @@ print(f"to train it on 300 billion tokens, at 6 operations a parameter: {operati
 # ## What to read next
 #
 # - `transformer/decoding/generator.py` writes texts, `fill_mask.py` beside it fills blanks.
-# - README's section on the family has the commands; `docs/benchmarks.md` how these models do.
+# - `docs/language_models.md` has the commands, and `docs/benchmarks.md` the results.

@@ -1,5 +1,6 @@
 """Links in the documents: every relative one leads to a file, every anchor to a heading, and every
-name that a link gives to a file of Python is defined there. CITATION.cff has the version."""
+name that a link gives to a file of Python is defined there. Every file that is named without a link
+exists, and so does every test. CITATION.cff has the version."""
 
 import ast
 import re
@@ -67,6 +68,13 @@ def fault(document, text, target):
     return None
 
 
+FILE = re.compile(
+    r"\b((?:benchmarks|configs|docs|notebooks|tests|transformer)/[a-z0-9_/]+\.[a-z]+)\b"
+)
+TEST = re.compile(r"`(?:tests/)?((?:[a-z]+/)?test_[a-z_]+\.py)(?:::(\w+))?")
+TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in DOCUMENTS}
+NAMED = sorted({(name, file) for name, text in TEXTS.items() for file in FILE.findall(text)})
+TESTS = sorted({test for text in TEXTS.values() for test in TEST.findall(text)})
 LINKS = sorted(
     {
         (str(document.relative_to(ROOT)), text, target)
@@ -82,6 +90,17 @@ LINKS = sorted(
 )
 def test_a_link_leads_where_it_says(document, text, target):
     assert fault(ROOT / document, text, target) is None
+
+
+@pytest.mark.parametrize("document, file", NAMED)
+def test_a_file_that_is_named_exists(document, file):
+    assert (ROOT / file).is_file()
+
+
+@pytest.mark.parametrize("file, name", TESTS)
+def test_a_test_that_is_named_exists(file, name):
+    assert (ROOT / "tests" / file).is_file()
+    assert not name or name in defined(ROOT / "tests" / file)
 
 
 def test_every_kind_of_broken_link_is_found(tmp_path):

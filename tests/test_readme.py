@@ -1,12 +1,14 @@
-"""Every command of the README is one that the program understands."""
+"""Every command of README and the guide is one that the program understands."""
 
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import tyro
 
+from tests.test_links import DOCUMENTS
 from transformer.commands.command_line import (
     EvalCommand,
     parse_generate,
@@ -20,16 +22,45 @@ from transformer.config.files import load_config, to_json
 from transformer.serving.server import ServerCommand
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = sorted(set(re.findall(r"python (\w+\.py [^`#|<\n]+)", README.replace("\\\n", " "))))
-TABLE = [line for line in README.splitlines() if line.startswith("|")]
-RUNS = ("quickstart", "multi30k", "wmt14_base", "classes", "opus", "teacher", "back")
-SETTINGS = sorted(set(re.findall(r"`(--[^`]+)`", "\n".join(TABLE))))
+GUIDE = (
+    "data", "training", "translating", "evaluation", "models_in_and_out", "language_models",
+    "serving", "several_machines",
+)  # fmt: skip
+PAGES = {"README": ROOT / "README.md"} | {name: ROOT / "docs" / f"{name}.md" for name in GUIDE}
+TEXTS = {
+    name: path.read_text(encoding="utf-8").replace("\\\n", " ") for name, path in PAGES.items()
+}
+SERVER = "-m transformer.serving.server"
+COMMANDS = sorted(
+    {
+        (name, command.strip())
+        for name, text in TEXTS.items()
+        for command in re.findall(rf"python ((?:\w+\.py|{SERVER}) [^`#|<\n]+)", text)
+        if "--help" not in command
+    }
+)
+SETTINGS = sorted(
+    {
+        (name, settings)
+        for name, text in TEXTS.items()
+        for line in text.splitlines()
+        for settings in re.findall(r"`(--[^`]+)`", line)
+        if line.startswith("|")
+    }
+)
+RUNS = ("quickstart", "multi30k", "wmt14_base", "classes", "opus", "teacher", "back", "mine")
+MODULES = sorted(
+    {
+        (str(path.relative_to(ROOT)), module)
+        for path in DOCUMENTS
+        for module in re.findall(r"-m ((?:benchmarks|transformer)[\w.]+\w)", path.read_text())
+    }
+)
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A checkout in which the runs of the README have begun."""
+    """A checkout in which the runs of the documents have begun."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     begun = {name: Config() for name in RUNS}
     for name in ("lm_quickstart", "mlm_quickstart"):
@@ -41,9 +72,11 @@ def place(tmp_path, monkeypatch):
 
 
 def parse(command: str) -> None:
-    name, *words = shlex.split(command)
+    name, *words = shlex.split(command.removeprefix("-m "))
     if name == "eval.py":
         parse_with_run(EvalCommand, words, name)
+    elif name == "transformer.serving.server":
+        tyro.cli(ServerCommand, args=words)
     else:
         {
             "train.py": parse_train,
@@ -53,29 +86,36 @@ def parse(command: str) -> None:
         }[name](words)
 
 
-@pytest.mark.parametrize("command", [words for words in COMMANDS if "--help" not in words])
-def test_every_command_is_understood(place, command):
+def with_command(page: str, settings: str) -> str:
+    """A command that takes the settings which a table of the page names."""
+    if settings.startswith(("--data", "--model", "--train", "--optimizer")):
+        config = "lm_quickstart" if page == "language_models" else "quickstart"
+        return f"train.py configs/{config}.py {settings}"
+    commands = {
+        "serving": f"{SERVER} runs/quickstart",
+        "language_models": "generate.py runs/lm_quickstart",
+    }
+    return f"{commands.get(page, 'translate.py runs/quickstart')} {settings}"
+
+
+@pytest.mark.parametrize("page, command", COMMANDS)
+def test_every_command_is_understood(place, page, command):
     parse(command)
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_every_setting_is_understood(place, settings):
-    if settings.startswith(("--data", "--model")):
-        config = "lm_quickstart" if "--data.windows" in settings else "quickstart"
-        parse(f"train.py configs/{config}.py {settings}")
-    elif settings.startswith(("--train", "--optimizer")):
-        parse(f"train.py configs/quickstart.py {settings}")
-    elif settings.startswith("--decode"):
-        parse(f"translate.py runs/quickstart {settings}")
-    elif settings.startswith(("--hosts", "--origins")):
-        tyro.cli(ServerCommand, args=["runs/quickstart", *settings.split()])
-    else:
-        parse(f"generate.py runs/lm_quickstart {settings}")
+@pytest.mark.parametrize("page, settings", SETTINGS)
+def test_every_setting_is_understood(place, page, settings):
+    parse(with_command(page, settings))
+
+
+@pytest.mark.parametrize("document, module", MODULES)
+def test_every_module_that_is_run_exists(document, module):
+    assert find_spec(module)
 
 
 def test_the_script_of_ci_begins_with_the_two_commands_as_they_stand_here():
-    section = README.partition("## Two commands")[2].partition("```sh\n")[2].partition("```")[0]
-    shown = [line.partition("#")[0].strip() for line in section.splitlines()]
+    section = TEXTS["README"].partition("## Two commands")[2].partition("```sh\n")[2]
+    shown = [line.partition("#")[0].strip() for line in section.partition("```")[0].splitlines()]
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     stages = re.findall(r"^stage (.*)$", script, re.MULTILINE)
     assert stages[: len(shown)] == shown and len(shown) == 2
@@ -83,5 +123,6 @@ def test_the_script_of_ci_begins_with_the_two_commands_as_they_stand_here():
     assert not re.search(r"pip install|venv|EXTRAS|TESTS", before), "nothing is set up for them"
 
 
-def test_the_readme_has_commands():
-    assert len(COMMANDS) > 8 and len(SETTINGS) > 8
+def test_every_page_has_commands_or_settings():
+    assert {page for page, _ in COMMANDS + SETTINGS} == set(PAGES)
+    assert len(COMMANDS) > 40 and len(SETTINGS) > 40 and len(MODULES) > 20
