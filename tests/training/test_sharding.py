@@ -203,7 +203,7 @@ def split_config(small_config, **settings):
     gradient of nearly nothing would move a weight as far as any other."""
     model = {"d_model": 128, "d_ff": 512, "source_vocab_size": 512, "target_vocab_size": 512}
     config = small_config(model={"dropout": 0.3, **model}, shard_state=True, **settings)
-    optimizer = OptimizerConfig(warmup_steps=10, scale=0.1, epsilon=1e-6, skip_spikes=5)
+    optimizer = OptimizerConfig(warmup_steps=10, scale=0.1, epsilon=1e-6, spike_threshold=5)
     return Config(config.model, config.data, optimizer, config.train)
 
 

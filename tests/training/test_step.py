@@ -355,7 +355,7 @@ def test_a_gradient_much_longer_than_usual_is_skipped_where_that_is_asked_for(
     small_config, random_batch
 ):
     config = quick(small_config())
-    config = replace(config, optimizer=replace(config.optimizer, skip_spikes=3.0))
+    config = replace(config, optimizer=replace(config.optimizer, spike_threshold=3.0))
     state = start_of(config)
     compute = partial(poisoned_update, config, 2, 1e6)
     norms = []

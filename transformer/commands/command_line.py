@@ -13,11 +13,24 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import tyro
+from tyro.constructors import (
+    ConstructorRegistry,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
-from transformer.config.settings import VOCABULARY_SETTINGS, Count, Positive, differing_fields
+from transformer.config.settings import (
+    FORMER_NAMES,
+    VOCABULARY_SETTINGS,
+    Count,
+    Positive,
+    differing_fields,
+    is_derived,
+)
 from transformer.errors import UserError
 from transformer.runs.folder import as_begun, has_checkpoints, load_run_config
 
@@ -370,16 +383,48 @@ def parse_script(command: type[Command], words: list[str], prog: str) -> Command
 
 def _parse(command: type[Command], words: list[str], default: Command, prog: str) -> Command:
     """tyro's reading of the words; what it draws in a box becomes one sentence."""
-    complaint = io.StringIO()
+    complaint, words = io.StringIO(), list(map(_current_flag, words))
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(command, args=words, default=default, prog=prog)
+            return tyro.cli(command, args=words, default=default, prog=prog, registry=FLAGS)
     except SystemExit as stop:
         if not stop.code:
             raise
         body = complaint.getvalue().split("For full helptext")[0].partition("\n")[2]  # no title
         sentence = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", body).split())
         raise UserError(f"{sentence} (all settings: {prog} --help)") from None
+
+
+FLAGS = ConstructorRegistry()
+SEEN = object()
+
+
+@FLAGS.struct_rule
+def _flags_of(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """tyro's own flags of a dataclass, except those of derived fields; each help text is one
+    paragraph, where tyro would keep the line breaks of indented docstrings."""
+    if SEEN in info.markers or not dataclasses.is_dataclass(info.type):
+        return None
+    info = dataclasses.replace(info, markers=(*info.markers, SEEN))
+    spec = ConstructorRegistry.get_struct_spec(info)
+    return dataclasses.replace(spec, fields=tuple(map(_flag_of, spec.fields)))
+
+
+def _flag_of(field: StructFieldSpec) -> StructFieldSpec:
+    def helptext() -> str:
+        text = field.helptext() if callable(field.helptext) else field.helptext
+        return " ".join((text or "").split())
+
+    kind = tyro.conf.Suppress[field.type] if is_derived(field.type) else field.type
+    return dataclasses.replace(field, type=kind, helptext=helptext)
+
+
+def _current_flag(word: str) -> str:
+    """A flag with the name that its setting has now; other words as they are."""
+    flag, equals, value = word.partition("=")
+    section, _, name = flag.rpartition(".")
+    current = FORMER_NAMES.get(name.replace("-", "_"))
+    return f"{section}.{current}{equals}{value}" if flag[:2] == "--" and current else word
 
 
 def _first_word(words: list[str], usage: str) -> Path | None:

@@ -18,13 +18,17 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.files import from_json, to_json
 from transformer.config.resuming import FILES, SCHEDULE, falls_from, identity, setting_flag
-from transformer.config.settings import FORMER_DEFAULTS, by_name, differing_fields
+from transformer.config.settings import (
+    FORMER_DEFAULTS,
+    by_name,
+    current_name,
+    differing_fields,
+)
 from transformer.errors import UserError
 from transformer.machine.disk import sync, sync_tree, write_text
 from transformer.machine.locks import is_taken
@@ -141,6 +145,7 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
     if not kept or not path.exists():  # of an early version, or aside from its run
         return
     config = load_run_config(folder)
+    kept = {current_name(name): value for name, value in kept.items()}
     there, default = kept_settings(config), by_name(Config())
     for name in sorted((there.keys() | kept.keys()) & identity(config).keys()):
         before, now = (settings.get(name, default.get(name)) for settings in (kept, there))
@@ -159,9 +164,7 @@ def as_begun(folder: Path, config: Config) -> Config:
     there, here, default = map(by_name, (load_run_config(folder), config, Config()))
     for name, former in FORMER_DEFAULTS.items():
         if there[name] == former and here[name] == default[name]:
-            section, field = name.split(".")
-            changed = replace(getattr(config, section), **{field: former})
-            config = replace(config, **{section: changed})
+            config = config.with_settings({name: former})
     return config
 
 

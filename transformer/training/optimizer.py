@@ -157,9 +157,9 @@ def is_accepted(
     norm: Float[Array, ""],
     loss: Float[Array, ""],
 ) -> Bool[Array, ""]:
-    """Whether an update is made: loss and gradient are finite, and with `skip_spikes` the norm is
-    at most that many times its average."""
+    """Whether an update is made: loss and gradient are finite, and with `spike_threshold` the norm
+    is at most that many times its average."""
     accepted = jnp.isfinite(norm) & jnp.isfinite(loss)
     if average is None:
         return accepted
-    return accepted & ((average == 0) | (norm <= settings.skip_spikes * average))
+    return accepted & ((average == 0) | (norm <= settings.spike_threshold * average))

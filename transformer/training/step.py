@@ -34,7 +34,7 @@ class TrainState:
     opt_state     the optimizer's state: Adam's moments and count
     key           the one random key; dropout folds the step into it, so resuming is exact
     average       the moving average of `params` (`train.ema_decay`), or None
-    norm_average  the moving average of gradient norms (`optimizer.skip_spikes`), or None
+    norm_average  the moving average of gradient norms (`optimizer.spike_threshold`), or None
     """
 
     step: Array
@@ -71,7 +71,7 @@ def init_state(config: Config, key: Key[Array, ""], params: Params | None = None
         opt_state=make_optimizer(config.optimizer, 0.0).init(params),
         key=dropout_key,
         average=jax.tree.map(jnp.copy, params) if config.train.ema_decay else None,
-        norm_average=jnp.float32(0) if config.optimizer.skip_spikes else None,
+        norm_average=jnp.float32(0) if config.optimizer.spike_threshold else None,
     )
 
 
