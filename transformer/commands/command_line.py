@@ -10,7 +10,7 @@ import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.constructors import (
@@ -35,6 +35,7 @@ from transformer.errors import UserError
 from transformer.runs.folder import as_begun, has_checkpoints, load_run_config
 
 Command = TypeVar("Command")
+RunCommand = TypeVar("RunCommand", "EvalCommand", "TranslateCommand")
 
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
 """Of processes that train together, in seconds: one that works may be silent for some."""
@@ -48,7 +49,7 @@ class TrainCommand:
     """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""
     settings: Annotated[Config, tyro.conf.arg(name="")]
     """The settings of the config file, each of which can be changed here."""
-    run: Path | None = None
+    run: Path = Path("runs/NAME")
     """The run folder; runs/NAME for configs/NAME.py by default."""
     from_run: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Another run, whose weights to begin with (fine-tuning), and whose model and vocabulary to
@@ -184,10 +185,11 @@ def parse_train(words: list[str]) -> TrainCommand:
         other = run if has_checkpoints(run) else Path(from_run)
         config = taking_over(config, from_run, load_run_config(other))
     default = TrainCommand(path or tyro.MISSING, config)
+    if path:
+        default = dataclasses.replace(default, run=_default_run(path))
     command = _parse(TrainCommand, words, default, prog="python train.py")
-    run = command.run or _default_run(command.config_file)
     if from_run:
-        _check_taken_over(command, run, config)
+        _check_taken_over(command, config)
     for name in ("partner_timeout", "stall_timeout"):
         if not SHORTEST_TIMEOUT <= getattr(command, name) <= LONGEST_TIMEOUT:
             raise UserError(
@@ -202,7 +204,7 @@ def parse_train(words: list[str]) -> TrainCommand:
     if command.wandb and importlib.util.find_spec("wandb") is None:
         raise UserError("--wandb needs Weights & Biases: pip install -e '.[wandb]'")
     check(command.settings)
-    return dataclasses.replace(command, run=run, settings=as_begun(run, command.settings))
+    return dataclasses.replace(command, settings=as_begun(command.run, command.settings))
 
 
 def _default_run(config_file: Path) -> Path:
@@ -220,10 +222,10 @@ def taking_over(config: Config, name: str, earlier: Config) -> Config:
     )
 
 
-def _check_taken_over(command: TrainCommand, run: Path, taken_over: Config) -> None:
+def _check_taken_over(command: TrainCommand, taken_over: Config) -> None:
     """Raises UserError where the command contradicts what --from takes over."""
-    if run.absolute() == command.from_run.absolute():
-        raise UserError(f"--from {run} is the run folder itself: name a new one with --run")
+    if command.run.absolute() == command.from_run.absolute():
+        raise UserError(f"--from {command.run} is the run folder itself: name a new one with --run")
     model, data = command.settings.model, command.settings.data
     if (model.encoder_layers > 0, model.decoder_layers > 0) != (data.source > "", data.target > ""):
         raise UserError(
@@ -258,8 +260,10 @@ def named_settings(
     }
 
 
-def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple[Command, Config]:
-    """An EvalCommand or TranslateCommand, and the run's config with its `decode` settings."""
+def parse_with_run(
+    command: type[RunCommand], words: list[str], prog: str
+) -> tuple[RunCommand, Config]:
+    """The checked command, and the run's config with its `decode` settings."""
     path = _first_word(words, f"{prog} RUN [--settings]")
     config = load_run_config(path) if path else Config()
     default = command(path or tyro.MISSING, decode=config.decode)
@@ -397,6 +401,7 @@ def _parse(command: type[Command], words: list[str], default: Command, prog: str
 
 FLAGS = ConstructorRegistry()
 SEEN = object()
+HIDDEN: Any = tyro.conf.Suppress
 
 
 @FLAGS.struct_rule
@@ -415,7 +420,7 @@ def _flag_of(field: StructFieldSpec) -> StructFieldSpec:
         text = field.helptext() if callable(field.helptext) else field.helptext
         return " ".join((text or "").split())
 
-    kind = tyro.conf.Suppress[field.type] if is_derived(field.type) else field.type
+    kind = HIDDEN[field.type] if is_derived(field.type) else field.type
     return dataclasses.replace(field, type=kind, helptext=helptext)
 
 

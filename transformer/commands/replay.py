@@ -39,7 +39,7 @@ def replay(run: Path, step: int, log: Callable[[str], None]) -> None:
     sums, grads = replayed(mesh, config, sharding.shard(mesh, config, state), batch)
     log(
         f"update {step:,} of {run}: loss {float(sums.loss / sums.tokens):.4g} "
-        f"nats/{config.model.unit}; length of each weight and of its gradient:"
+        f"nats/{config.model.unit}; norm of each weight and of its gradient:"
     )
     for name, weight, gradient, not_finite in norms(state.params, grads):
         bad = f"  {not_finite:,} of them no number" if not_finite else ""
@@ -50,7 +50,7 @@ def replayed(
     mesh: Mesh, config: Config, state: TrainState, batch: Batch
 ) -> tuple[LossSums, Params]:
     """What the update after this state computes of a batch: the sums, and the mean gradient."""
-    config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
+    config = replace(config, model=sharding.for_device(config.model, mesh.devices.flat[0]))
     batch = sharding.shard_batch(mesh, batch, config.train.micro_batches)
     key = jax.random.fold_in(state.key, state.step)
     grads, sums = jax.jit(partial(gradients, config, devices=mesh.size))(state.params, batch, key)

@@ -39,7 +39,6 @@ from transformer.runs.metric_writers import open_writers
 from transformer.runs.metrics import Metrics
 from transformer.runs.skipped import keep_skipped
 from transformer.training import loop, sharding
-from transformer.training.optimizer import learning_rate
 from transformer.training.profiling import profiled
 from transformer.training.programs import jit_sentence_sums
 from transformer.training.reporter import Reporter
@@ -145,7 +144,6 @@ class Trainer:
             self.config,
             self.start_step,
             self.clock,
-            learning_rate=lambda step: float(learning_rate(self.config, step)),
             epoch=lambda step: step / per_epoch,
             unreported=self.progress.unreported,
         )
@@ -164,7 +162,7 @@ class Trainer:
 
     def stop_on_signals(self) -> None:
         """From now on Ctrl-C and SIGTERM ask to stop; before, there is nothing to save."""
-        self.should_stop = sharding.agreed(loop.stop_on_signals())
+        self.should_stop = sharding.in_any_process(loop.stop_on_signals())
 
     def samples(self) -> list[Batch]:
         """A batch of each shape in the order in which they are needed; none if training is over."""

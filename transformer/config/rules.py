@@ -6,7 +6,7 @@ import math
 import re
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from transformer.config import Config
 from transformer.config.resuming import falls_from
@@ -61,7 +61,7 @@ def check_limits(settings: object, prefix: str = "") -> None:
             raise UserError(f"{prefix}{name} ({value!r}) {refusal}")
 
 
-def _refusal(value: object, hint: object) -> str | None:
+def _refusal(value: object, hint: Any) -> str | None:
     """Why `value` is not a value of the annotation `hint`, or None."""
     kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
     if typing.get_origin(kind) is Literal:
@@ -217,10 +217,7 @@ def _problems(config: Config) -> Iterator[str]:
             "adam: set that to adamw"
         )
     if optimizer.beta_1 == 0 and optimizer.name == "schedule_free":
-        yield (
-            f"optimizer.beta_1 ({optimizer.beta_1}) must be above 0 with optimizer.name "
-            "schedule_free"
-        )
+        yield "optimizer.beta_1 (0) must be above 0 with optimizer.name schedule_free"
     if train.ema_decay and optimizer.name == "schedule_free":
         yield (
             f"train.ema_decay ({train.ema_decay}) must be 0 with optimizer.name schedule_free, "

@@ -37,8 +37,8 @@ Value = TypeVar("Value")
 Derived = Annotated[Value, "derived"]
 """A derived field: train.py fills it in from the tokenizer, the training pairs or the devices.
 
-It has no flag, and a config file may set only VOCABULARY_SIZES. Derived fields are last in their
-section."""
+It has no flag, and a config file may set only VOCABULARY_SIZES. Other derived fields are the last
+of their section."""
 
 
 def is_derived(hint: object) -> bool:
@@ -68,7 +68,8 @@ def accept_former_names(section: type[Value]) -> type[Value]:
         former = {FORMER_NAMES[name]: values.pop(name) for name in FORMER_NAMES.keys() & values}
         construct(self, *args, **values | former)
 
-    section.__init__ = renamed
+    constructed: typing.Any = section
+    constructed.__init__ = renamed
     return section
 
 
@@ -92,6 +93,13 @@ BeamSize = Annotated[int, Limit(1, below=1001)]
 class ModelConfig:
     """The shape of the Transformer; the defaults are the paper's base model (section 3)."""
 
+    source_vocab_size: Derived[Count] = 0
+    """Tokens in the source vocabulary."""
+    target_vocab_size: Derived[Count] = 0
+    """Tokens in the target vocabulary."""
+    classes: Derived[Count] = 0
+    """Classes of a classifier (`data.label_column`), which is an encoder alone; 0: the model
+    predicts tokens."""
     encoder_layers: Count = 6
     """N, layers in the encoder; 0: no encoder; a decoder alone continues text (a language
     model)."""
@@ -142,13 +150,6 @@ class ModelConfig:
     """In training, the fraction of input tokens whose embedding is set to zero, each position
     independently (after Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287); 0: none."""
 
-    source_vocab_size: Derived[Count] = 0
-    """Tokens in the source vocabulary."""
-    target_vocab_size: Derived[Count] = 0
-    """Tokens in the target vocabulary."""
-    classes: Derived[Count] = 0
-    """Classes of a classifier (`data.label_column`), which is an encoder alone; 0: the model
-    predicts tokens."""
     accelerator: Derived[Literal["", "gpu", "tpu"]] = ""
     """What the program is compiled for, "gpu" (NVIDIA) or "tpu", while training on one. There long
     attention is one kernel, and on GPUs layers are unrolled unless `recompute` is on."""
