@@ -336,7 +336,7 @@ class TrainConfig:
     """Decay of a moving average of the weights, such as 0.999, which is validated, kept and
     translated with (Polyak and Juditsky, 1992); 0: no average."""
     micro_batches: Positive = 1
-    """Gradient accumulation: parts of a batch that pass through the model one after the other."""
+    """Gradient accumulation: micro-batches per update, which pass through the model in turn."""
     shard_state: bool = False
     """Shard parameters and optimizer state over the devices, instead of a copy on each (ZeRO;
     Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054)."""
