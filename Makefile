@@ -2,7 +2,7 @@
 # make test    set up and run the quick tests, every invariant once; `make test TESTS=tests/model` runs some of them
 # make test-slow  the others, and with EXTRAS=test,oracles those against torch, transformers and CTranslate2
 # make test-all  both
-# make lint    check style; `make format` mends it
+# make lint    check style and types; `make format` corrects what it can of the style
 # make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
 # make pictures   take the README's pictures of page and report again (Chromium)
@@ -56,6 +56,7 @@ plan-tpu: $(VENV)-plan/.plan
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/ty check --python $(VENV) transformer train.py eval.py translate.py generate.py convert.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -93,8 +93,8 @@ def train(command: TrainCommand) -> None:
         updates = Updates(mesh, data.config, trainer.samples(), free_memory)
         if updates.is_tight:
             return_blocks()
-        if updates.told:
-            log(f"memory      {updates.told}")
+        if updates.summary:
+            log(f"memory      {updates.summary}")
         trainer.stop_on_signals()
         try:
             state = loop.train(data.config.train, state, trainer.stream(), updates, trainer)

@@ -67,10 +67,10 @@ PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12}
 MOST_PARTS = 16
 """Sentences of a batch are a multiple of it."""
 TOGETHER = 5
-"""Updates, or searches, of a repetition: the device does not wait in between."""
+"""Updates, or searches, per repetition, dispatched without waiting."""
 
 Updates: TypeAlias = Callable[[int], float]
-"""Makes so many updates; returns the loss of the last, in nats a target token, when all is done."""
+"""Makes this many updates; returns the loss of the last, in nats per target token."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Accelerator:
 
 
 class Measured(NamedTuple):
-    """What a process of its own found out."""
+    """The results of a separate process."""
 
     seconds: float
     """Of an update or a search: the median."""
@@ -187,7 +187,7 @@ def train(
 def measure_in_parts(
     command: Accelerator, contestant: str, model: ModelConfig, sentences: int
 ) -> tuple[Measured, int]:
-    """The measurement with as few parts as fit into the memory, and how many they are."""
+    """The measurement with the fewest micro-batches that fit into memory, and their number."""
     parts = 1
     while True:
         config = Config(model=model, train=TrainConfig(micro_batches=parts))
@@ -208,7 +208,7 @@ def measure_training(command: Accelerator, name: str, config: Config, sentences:
 
 
 def device_peak(contestant: str) -> int:
-    """Bytes of device memory that this process has used at most; 0 where nobody counts them."""
+    """Peak device memory of this process in bytes; 0 if it is not counted."""
     if contestant == "torch":
         import torch
 
@@ -273,7 +273,7 @@ def torch_updates(config: Config, batch: Batch) -> Updates:
 
 
 def decode(command: Accelerator, model: ModelConfig, sentences: int) -> dict[str, str]:
-    """The row of the table for so many sentences together."""
+    """The row of the table for a batch of this many sentences."""
     model = replace(model, dtype="bfloat16")
     measured = in_own_process(measure_decoding, command, model, sentences)
     return {

@@ -107,7 +107,7 @@ def xla(q: Array, k: Array, v: Array, mask: Array) -> Array:
 
 
 def cudnn(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    """The same mask told by lengths: one of true and false would get a gradient of its own."""
+    """The same mask given as lengths: a boolean mask would get a gradient."""
     lengths = jnp.full(len(q), filled(q.shape[1]))
     return jax.nn.dot_product_attention(
         q,
@@ -130,7 +130,7 @@ def both_ways(attention: Callable[..., Array]) -> Callable[..., Any]:
 
 
 def finished(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns, once that is computed."""
+    """The result of a function, once it is computed."""
     return jax.block_until_ready(function(*arguments))
 
 

@@ -123,7 +123,7 @@ def prepared(command: Compiled) -> Config:
 def lowered_update(
     mesh: Mesh, config: Config, command: Compiled, platform: str
 ) -> jax.stages.Lowered:
-    """An update as train.py has it."""
+    """An update as in train.py."""
     rows = mesh.size * config.train.micro_batches
     sentences = max(1, round(command.tokens / command.length / rows)) * rows
     size = config.model.target_vocab_size
@@ -263,7 +263,7 @@ def array_rows(program: Program, rows: int) -> list[dict[str, str]]:
 
 
 def collective_rows(program: Program, loops: int) -> list[dict[str, str]]:
-    """What devices tell each other."""
+    """The communication between devices."""
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for _, line, times in executed(program, loops):

@@ -133,7 +133,7 @@ def shape_of(batch: Batch) -> tuple:
 
 
 def update_with_each(update, state: TrainState, full: Iterable[Batch]) -> TrainState:
-    """An update on each batch, waited for."""
+    """An update on each batch, with waiting for its end."""
     for batch in full:
         state, _ = jax.block_until_ready(update(state, batch, np.float32(1e-4)))
     return state

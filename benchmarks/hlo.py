@@ -99,7 +99,7 @@ class Computation:
 
     @cached_property
     def readers(self) -> dict[str, list[Instruction]]:
-        """Who reads the result of each instruction."""
+        """The instructions that read the result of each instruction."""
         found: dict[str, list[Instruction]] = {}
         for instruction in self.instructions:
             for operand in set(instruction.operands):

@@ -1,4 +1,4 @@
-"""Preparing a corpus that is larger than memory should hold, and opening it again.
+"""Preparing a corpus that is larger than memory, and opening it again.
 
     python -m benchmarks.large_corpus --pairs 1_000_000 20_000_000
     python -m benchmarks.large_corpus --pairs 100_000         tries the script
@@ -78,13 +78,13 @@ def measured(folder: Path, size: int, vocab_size: int) -> list[dict[str, str]]:
     os.environ["XDG_CACHE_HOME"] = str(folder)
     rows = []
     for name, stage in (("vocabulary", vocabulary), ("tokens", tokens), ("a start", start)):
-        (bytes_of_its_own, told), seconds = in_own_process(watched, stage, data, folder)
+        (bytes_of_its_own, printed), seconds = in_own_process(watched, stage, data, folder)
         row = {
             "pairs": f"{size:,}",
             "stage": name,
             "s": f"{seconds:,.1f}",
             "own MB": f"{bytes_of_its_own / 1e6:,.0f}",
-            "of which": told,
+            "of which": printed,
         }
         print(row, flush=True)
         rows.append(row)
@@ -92,15 +92,15 @@ def measured(folder: Path, size: int, vocab_size: int) -> list[dict[str, str]]:
 
 
 def watched(stage, data: DataConfig, folder: Path) -> tuple[tuple[int, str], float]:
-    """What a stage takes: bytes, its own words, seconds."""
+    """Memory of a stage in bytes, what it printed, and its seconds."""
     with own_memory() as most:
-        told, seconds = timed(stage, data, folder)
-    return (most[0], told), seconds
+        printed, seconds = timed(stage, data, folder)
+    return (most[0], printed), seconds
 
 
 @contextmanager
 def own_memory() -> Iterator[list[int]]:
-    """One number: the most bytes that are no file's, above those when it begins."""
+    """A list of one number, the growth of anonymous memory at its peak, in bytes."""
     before, most, over = memory_status("RssAnon"), [0], threading.Event()
 
     def look() -> None:

@@ -164,14 +164,14 @@ def durations(
 
 
 def timed(function: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
-    """What a call returns, and the seconds it takes."""
+    """The result of a call, and its seconds."""
     start = time.perf_counter()
     result = function(*arguments)
     return result, time.perf_counter() - start
 
 
 def quickest(contestants: dict[str, Callable[[], object]]) -> str:
-    """The name of the contestant whose better of two repetitions is the shortest."""
+    """The fastest contestant, by the better of two repetitions."""
     seconds = {name: min(timed(run)[1] for _ in range(2)) for name, run in contestants.items()}
     return min(seconds, key=seconds.get)
 
@@ -226,7 +226,7 @@ def product_speed(size: int, count: int = 20) -> float:
 
 
 class Outcome(NamedTuple):
-    """How a contestant did: its first repetition in seconds, the last result, and its memory."""
+    """Seconds of a contestant's first repetition, its last result, and its memory."""
 
     timing: Timing
     first: float
@@ -294,7 +294,7 @@ def _serve(connection: Connection, build: Callable[..., Callable[[], Any]], argu
 
 
 def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
-    """What a function at the top of a module returns, called in a new process."""
+    """The result of a function at the top of a module, called in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 

@@ -87,14 +87,14 @@ def shapes(model: ModelConfig) -> Params:
 
 
 def rounding(millions: int) -> tuple[float, float]:
-    """Between which numbers one rounds to `millions`."""
+    """The interval of values that round to `millions`."""
     return millions - 0.5, millions + 0.5
 
 
 def vocabulary_for(parameters: float, count: int, d_model: int) -> int:
     """The vocabulary with which a model of `count` parameters would have `parameters`.
 
-    The one embedding matrix has d_model parameters a token, and nothing else depends on it.
+    The one embedding matrix has d_model parameters per token, and nothing else depends on it.
     """
     return round(VOCABULARY + (parameters - count) / d_model)
 

@@ -1,4 +1,4 @@
-"""What `train.py --plan` says that an update takes, beside what it takes.
+"""The memory of an update as `train.py --plan` forecasts it, and as measured.
 
     python -m benchmarks.planned_memory
     python -m benchmarks.planned_memory configs/quickstart.py        tries the script
@@ -44,7 +44,7 @@ CONFIGS = ("quickstart", "multi30k", "lm_quickstart", "mlm_quickstart", "wmt14_b
 
 @dataclass(frozen=True)
 class PlannedMemory:
-    """Hold the plan of an update's memory against what it takes."""
+    """Compare the planned memory of an update with the measured one."""
 
     config_files: tyro.conf.Positional[tuple[Path, ...]] = tuple(
         Path(f"configs/{name}.py") for name in CONFIGS
@@ -73,7 +73,7 @@ def main(words: list[str]) -> None:
 
 
 def update_memory(config: Config, updates: int, is_tight: bool) -> tuple[int, int]:
-    """Bytes that an update takes by its plan, and those that it takes."""
+    """Planned and measured bytes of an update."""
     keep_memory()  # as train.py
     compute_in_this_thread()
     if is_tight:

@@ -92,7 +92,7 @@ DECODING: dict[Axis, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Scaling:
-    """Measure cost against size, one table an axis."""
+    """Measure cost against size, one table per axis."""
 
     axes: tuple[Axis, ...] = (*TRAINING, *DECODING, "corpus")
     """What grows."""
@@ -159,7 +159,7 @@ def model_of(work: Work) -> ModelConfig:
 
 
 def training(work: Work) -> Callable[[], object]:
-    """An update on a full batch, waited for."""
+    """An update on a full batch, with waiting for its end."""
     config = Config(model=model_of(work))
     mesh = sharding.make_mesh()
     update = jit_update(mesh, config)

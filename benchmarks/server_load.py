@@ -35,7 +35,7 @@ from transformer.runs.folder import load_run_config
 
 @dataclass(frozen=True)
 class ServerLoad:
-    """Ask a server by many clients at once."""
+    """Load a server with many concurrent clients."""
 
     run: tyro.conf.Positional[Path]
     """The run folder of a translator."""

@@ -79,7 +79,7 @@ class TestSet:
     checkpoint: str = "best"
     """best (by validation BLEU), last, average (of the last few) or a step."""
     sentences: Positive = 1000
-    """Sentences of the test set to translate: the first so many."""
+    """Sentences to translate, the first of the test set."""
     rounds: Positive = 5
     """Times that each contestant translates them, timed."""
     beam_size: BeamSize = 4

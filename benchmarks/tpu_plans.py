@@ -26,7 +26,7 @@ from transformer.config import Config
 from transformer.machine.targets import mesh_of
 from transformer.model.batch import Batch
 from transformer.training.programs import compile_update
-from transformer.training.sharding import fitted
+from transformer.training.sharding import for_device
 from transformer.training.step import gradients, state_shapes
 
 TOKENS, LENGTH = 25_000, 32
@@ -67,7 +67,7 @@ def plan(mesh: Mesh, config: Config, where: str, model: str) -> dict[str, str]:
         laid_out = replace(config, train=replace(config.train, shard_state=is_split))
         program = compile_update(mesh, laid_out, batch, "tpu")
         row[f"state {name}, GB"] = f"{program.arguments / 1e9:.2f}"
-        row[f"in between ({name}), GB"] = f"{program.beside / 1e9:.2f}"
+        row[f"in between ({name}), GB"] = f"{program.additional / 1e9:.2f}"
         row[f"compiled ({name}), s"] = f"{program.seconds:.0f}"
     for name, compile_it in (("pmap", compiled_pmap), ("search", compiled_search)):
         begun = time.perf_counter()
@@ -79,7 +79,7 @@ def plan(mesh: Mesh, config: Config, where: str, model: str) -> dict[str, str]:
 def compiled_pmap(mesh: Mesh, config: Config, batch: Batch) -> None:
     """Gradients of each device's share of a batch, summed by the literal jax.pmap."""
     devices = list(mesh.devices.flat)
-    model = replace(fitted(config.model, devices[0]), accelerator="")  # kernels want a mesh
+    model = replace(for_device(config.model, devices[0]), accelerator="")  # kernels want a mesh
 
     def step(params, batch):
         found = gradients(model, 1, params, batch, smoothing=0.1)

@@ -196,7 +196,7 @@ def result_rows(outcomes: dict[str, Outcome], shape: Shape, planned: int) -> Ite
 
 
 def share(model: ModelConfig, sentences: int, seconds: float, most: Ceilings) -> Row:
-    """How near a step of ours comes to the machine's ceilings.
+    """The share of the machine's ceilings that a step of ours reaches.
 
     The floor is the time of the matrix products at the speed of large ones, and of Adam at the
     speed of a large copy: it reads a weight, its gradient and two moments and writes all but the

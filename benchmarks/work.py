@@ -1,4 +1,4 @@
-"""Work that several scripts measure, and how much it is."""
+"""Work that several scripts measure, and its size."""
 
 from collections.abc import Callable
 from dataclasses import replace

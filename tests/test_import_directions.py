@@ -1,4 +1,4 @@
-"""Imports run one way (docs/design.md, section 1), and few files use private names of libraries."""
+"""Imports run one way (docs/design.md, "Packages"); few files use private names of libraries."""
 
 import ast
 import re
@@ -177,6 +177,12 @@ def test_of_flax_the_model_imports_only_struct():
                 assert (node.module, [alias.name for alias in node.names]) == ("flax", ["struct"])
             if isinstance(node, ast.Import):
                 assert not any(alias.name.startswith("flax") for alias in node.names)
+
+
+def test_config_imports_the_standard_library_alone():
+    for name in in_package("transformer.config"):
+        others = {module.split(".")[0] for module in GRAPH[name]} - {"transformer"}
+        assert others <= sys.stdlib_module_names, name
 
 
 def test_the_command_line_and_all_below_it_import_neither_jax_nor_flax():

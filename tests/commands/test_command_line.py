@@ -103,6 +103,17 @@ def test_columns_are_two_numbers_from_1(folder):
         parse_train([*words, "0", "2"])
 
 
+@pytest.mark.parametrize("words", [["--optimizer.skip-spikes", "7"], ["--optimizer.skip_spikes=7"]])
+def test_a_flag_may_have_the_former_name_of_its_setting(folder, words):
+    assert parse_train(["configs/small.py", *words]).settings.optimizer.spike_threshold == 7
+
+
+@pytest.mark.parametrize("flag", ["--model.classes", "--decode.length-ratio", "--train.origin"])
+def test_derived_fields_have_no_flags(folder, flag):
+    with pytest.raises(UserError, match=f"Unrecognized options: {flag}"):
+        parse_train(["configs/small.py", flag, "2"])
+
+
 def test_printed_settings_are_a_runs_config(folder):
     words = [sys.executable, ROOT / "train.py", "configs/small.py", "--print-config"]
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -24,7 +24,7 @@ def test_non_finite_updates_are_skipped_logged_and_counted(config, tmp_path, wha
     result = poisoned(what, 7, 9, config, "--run", folder)
     assert result.returncode == 0, result.stderr
     assert "update 7 was skipped: loss " in result.stdout
-    assert "length of its gradient nan" in result.stdout
+    assert "gradient norm nan" in result.stdout
     assert "done: 20 updates" in result.stdout
     skipped = [line["skipped"] for line in metrics(folder) if "loss" in line]
     assert skipped == [0, 3, 0, 0]

@@ -14,9 +14,10 @@ from transformer.config import (
     TrainConfig,
     rules,
 )
-from transformer.config.files import from_json, to_json
+from transformer.config.files import from_json, load_config, to_json
+from transformer.config.resuming import setting_flag
 from transformer.config.rules import check
-from transformer.config.settings import differing_fields
+from transformer.config.settings import FORMER_NAMES, annotations, differing_fields, is_derived
 from transformer.errors import UserError
 from transformer.model.batch import EOS
 
@@ -54,6 +55,43 @@ def test_an_unknown_setting_in_a_saved_config_is_named():
 def test_an_unknown_section_in_a_saved_config_is_named():
     with pytest.raises(UserError, match="unknown section modle"):
         from_json('{"modle": {"d_model": 64}}')
+
+
+def config_file(path, text):
+    path.write_text(f"from transformer.config import *\nconfig = Config({text})\n")
+    return path
+
+
+def test_former_names_of_settings_are_understood_in_config_files_and_saved_configs(tmp_path):
+    current = changed("optimizer", spike_threshold=10.0)
+    saved = to_json(current).replace("spike_threshold", "skip_spikes")
+    assert "skip_spikes" in saved and from_json(saved) == current
+    path = config_file(tmp_path / "old.py", "optimizer=OptimizerConfig(skip_spikes=10.0)")
+    assert load_config(path) == current
+    assert dataclasses.replace(current.optimizer, skip_spikes=0.0) == OptimizerConfig()
+    with pytest.raises(TypeError, match="skip_spike'"):
+        OptimizerConfig(skip_spike=1)
+    fields = {name.rpartition(".")[2] for name in annotations()}
+    assert {*FORMER_NAMES.values()} <= fields and not {*FORMER_NAMES} & fields
+
+
+def test_derived_fields_have_no_flag_and_a_config_file_sets_vocabulary_sizes_alone(tmp_path):
+    derived = [name for name, hint in annotations().items() if is_derived(hint)]
+    assert derived == [
+        "model.source_vocab_size", "model.target_vocab_size", "model.classes", "model.accelerator",
+        "data.vocabulary", "train.origin",
+        "decode.length_ratio", "decode.longest_target", "decode.copy_without_letters",
+    ]  # fmt: skip
+    assert not any(setting_flag(name, 1) for name in derived)
+    sizes = "source_vocab_size=9, target_vocab_size=9"
+    preset = load_config(config_file(tmp_path / "preset.py", f"model=ModelConfig({sizes})"))
+    assert preset.model.source_vocab_size == 9
+    for text, name in (
+        ("data=DataConfig(vocabulary='a')", "data.vocabulary"),
+        ("decode=DecodeConfig(length_ratio=2.0)", "decode.length_ratio"),
+    ):
+        with pytest.raises(UserError, match=f"sets {name}, which train.py fills in: leave it out"):
+            load_config(config_file(tmp_path / "derived.py", text))
 
 
 def test_settings_cannot_be_changed_in_place():

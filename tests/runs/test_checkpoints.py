@@ -154,7 +154,7 @@ def test_a_state_with_something_that_is_not_a_number_is_not_saved(tmp_path, conf
 
 
 def test_the_usual_norm_of_gradients_goes_along(tmp_path, config, state):
-    config = dataclasses.replace(config, optimizer=OptimizerConfig(skip_spikes=10))
+    config = dataclasses.replace(config, optimizer=OptimizerConfig(spike_threshold=10))
     save(tmp_path, config, (at(state, 3).replace(norm_average=jnp.float32(1.25)), None))
     restored, _ = restore(tmp_path, config)
     assert restored.norm_average == 1.25

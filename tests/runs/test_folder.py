@@ -12,6 +12,7 @@ from transformer.runs.folder import (
     Launch,
     check_folder,
     check_same_run,
+    check_settings,
     check_still_there,
     create_run,
     held,
@@ -109,6 +110,16 @@ def test_what_changes_no_update_may_change_and_the_run_learns_it(tmp_path, confi
     assert load_run_config(tmp_path) == other
     assert kept_settings(other) == kept_settings(config)  # what earlier checkpoints have kept
     assert take_up_run(tmp_path, other, 40, set()) == ""
+
+
+def test_a_checkpoint_may_have_kept_a_setting_by_its_former_name(tmp_path, config):
+    config = changed(config, optimizer__spike_threshold=10.0)
+    create_run(tmp_path / "run", config)
+    kept = kept_settings(config)
+    kept["optimizer.skip_spikes"] = kept.pop("optimizer.spike_threshold")
+    check_settings(tmp_path / "run", 3, kept)
+    with pytest.raises(UserError, match="optimizer.spike_threshold was 9.0 and is 10.0 there"):
+        check_settings(tmp_path / "run", 3, kept | {"optimizer.skip_spikes": 9.0})
 
 
 def test_steps_are_not_fewer_than_are_done(tmp_path, config):

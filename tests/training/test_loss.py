@@ -134,7 +134,7 @@ PIECES = [(4096, 1), (7, 2), (1, 4)]
 """Positions of a piece, and devices."""
 
 EACH_MODEL_IN_PIECES = pytest.mark.parametrize(
-    "changes, positions, shards",
+    "changes, positions, devices",
     [
         pytest.param(changes, *pieces, id=name)
         for (name, changes), pieces in zip(MODELS.items(), PIECES)
@@ -145,7 +145,7 @@ EACH_MODEL_IN_PIECES = pytest.mark.parametrize(
 
 @EACH_MODEL_IN_PIECES
 def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
-    monkeypatch, small_config, random_params, random_batch, changes, positions, shards
+    monkeypatch, small_config, random_params, random_batch, changes, positions, devices
 ):
     monkeypatch.setattr(loss, "POSITIONS", positions)
     model = small_config(model=changes).model
@@ -159,7 +159,7 @@ def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
         return (optax.softmax_cross_entropy(scores, q) * (labels != PAD)).sum()
 
     def ours(params):
-        return loss_sums(model, params, batch, 0.1, shards=shards).loss
+        return loss_sums(model, params, batch, 0.1, devices=devices).loss
 
     expected, gradients = jax.jit(jax.value_and_grad(plain))(params)
     found, own = jax.jit(jax.value_and_grad(ours))(params)
@@ -175,7 +175,7 @@ def test_piece_by_piece_losses_and_gradients_are_those_of_all_logits(
 
 @EACH_MODEL_IN_PIECES
 def test_r_drop_equals_its_definition(
-    monkeypatch, small_config, random_params, random_batch, changes, positions, shards
+    monkeypatch, small_config, random_params, random_batch, changes, positions, devices
 ):
     monkeypatch.setattr(loss, "POSITIONS", positions)
     model = small_config(model=changes | {"dropout": 0.3}).model
@@ -196,7 +196,7 @@ def test_r_drop_equals_its_definition(
         return ((losses + alpha * apart / 2) * (batch.target_out != PAD)).sum() / 2
 
     def ours(params):
-        sums = loss_sums(model, params, batch, 0.1, key, shards, jnp.float32(alpha))
+        sums = loss_sums(model, params, batch, 0.1, key, devices, jnp.float32(alpha))
         return sums.loss, sums
 
     expected, gradients = jax.jit(jax.value_and_grad(plain))(params)

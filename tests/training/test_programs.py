@@ -49,7 +49,7 @@ def test_updates_are_those_of_jit_and_each_shape_is_compiled_once(
     plain = jit_update(mesh, config)
     expected, state = (new_state(mesh, config) for _ in range(2))
     updates = Updates(mesh, config, two_batches, free=lambda: 10**9)
-    assert "1 smaller ones follow" in updates.told
+    assert "1 smaller ones follow" in updates.summary
     for batch in two_batches:  # all is compiled, and the rest that JAX needs for one update
         expected, _ = plain(expected, sharding.shard_batch(mesh, batch), learning_rate(config, 1))
         state, _ = updates(state, batch, 1)
@@ -57,8 +57,8 @@ def test_updates_are_those_of_jit_and_each_shape_is_compiled_once(
     for batch in two_batches * 2:
         rows = sharding.shard_batch(mesh, batch)
         expected, report = plain(expected, rows, learning_rate(config, 2))
-        state, told = updates(state, batch, 2)
-        assert float(told.sums.loss) == float(report.sums.loss)
+        state, metrics = updates(state, batch, 2)
+        assert float(metrics.sums.loss) == float(report.sums.loss)
     updates.close()
     assert len(compilations) == before
     jax.tree.map(np.testing.assert_array_equal, state.params, expected.params)
@@ -86,7 +86,7 @@ def test_memory_is_tight_where_a_few_times_what_is_in_between_does_not_fit(
 ):
     config, mesh = small_config(), sharding.make_mesh()
     largest = max(two_batches, key=lambda batch: len(batch.target_out))
-    free = int(times * compile_update(mesh, config, largest).beside / programs.USABLE)
+    free = int(times * compile_update(mesh, config, largest).additional / programs.USABLE)
     updates = Updates(mesh, config, two_batches, lambda: free)
     updates.close()
     assert updates.is_tight == is_tight

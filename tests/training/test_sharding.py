@@ -90,13 +90,13 @@ def updated(mesh, config, batch, updates=2):
     step = jit_update(mesh, config)
     for number in range(1, updates + 1):
         rows = sharding.shard_batch(mesh, batch, config.train.micro_batches)
-        state, told = step(state, rows, learning_rate(config, number))
-    return jax.device_get((state, told))
+        state, metrics = step(state, rows, learning_rate(config, number))
+    return jax.device_get((state, metrics))
 
 
 def trained(mesh, config, batch):
-    state, told = updated(mesh, config, batch)
-    return state.params, told
+    state, metrics = updated(mesh, config, batch)
+    return state.params, metrics
 
 
 def with_dropout(small_config, micro_batches):
@@ -127,10 +127,10 @@ def test_batches_are_filled_up_to_what_the_devices_need(uneven_batch, rows, part
 def test_rows_that_are_filled_up_change_no_update(small_config, uneven_batch):
     config = with_dropout(small_config, 2)
     five = jax.tree.map(lambda ids: ids[:5], uneven_batch)
-    (four, told), (one, told_by_one) = (
+    (four, metrics), (one, metrics_of_one) = (
         updated(mesh, config, five, updates=1) for mesh in (sharding.make_mesh(), one_device())
     )
-    assert_close(told, told_by_one, atol=1e-5)
+    assert_close(metrics, metrics_of_one, atol=1e-5)
     assert_close(four.opt_state, one.opt_state, atol=1e-7)
 
 
@@ -168,7 +168,7 @@ def test_a_new_state_is_the_one_that_the_seed_gives(small_config):
 
 def test_one_process_agrees_with_itself_at_once():
     stopping = [False]
-    should_stop = sharding.agreed(lambda: stopping[0])
+    should_stop = sharding.in_any_process(lambda: stopping[0])
     assert not should_stop()
     stopping[0] = True
     assert should_stop()
@@ -190,9 +190,9 @@ def test_a_model_is_computed_as_its_device_likes_it(
     device = mock.Mock(spec=jax.Device, platform=platform)
     if capability is not None:
         device.compute_capability = capability
-    model = sharding.fitted(small_model(), device)
+    model = sharding.for_device(small_model(), device)
     assert (model.recompute, model.accelerator) == (recompute, accelerator)
-    assert sharding.fitted(small_model(recompute=True), device).recompute
+    assert sharding.for_device(small_model(recompute=True), device).recompute
 
 
 # ---------------------------------------------------------------- a state that is split
@@ -203,7 +203,7 @@ def split_config(small_config, **settings):
     gradient of nearly nothing would move a weight as far as any other."""
     model = {"d_model": 128, "d_ff": 512, "source_vocab_size": 512, "target_vocab_size": 512}
     config = small_config(model={"dropout": 0.3, **model}, shard_state=True, **settings)
-    optimizer = OptimizerConfig(warmup_steps=10, scale=0.1, epsilon=1e-6, skip_spikes=5)
+    optimizer = OptimizerConfig(warmup_steps=10, scale=0.1, epsilon=1e-6, spike_threshold=5)
     return Config(config.model, config.data, optimizer, config.train)
 
 
@@ -249,9 +249,9 @@ def test_updates_of_a_split_state_equal_those_of_a_copied_one(
     config = split_config(small_config, micro_batches=micro_batches, **averaged)
     config = replace(config, optimizer=replace(config.optimizer, name=name))
     mesh = sharding.make_mesh()
-    ours, told = updated(mesh, config, uneven_batch, updates=3)
-    theirs, told_there = updated(mesh, copied(config), uneven_batch, updates=3)
-    assert_close(told, told_there, atol=1e-5)
+    ours, metrics = updated(mesh, config, uneven_batch, updates=3)
+    theirs, metrics_there = updated(mesh, copied(config), uneven_batch, updates=3)
+    assert_close(metrics, metrics_there, atol=1e-5)
     assert_close(ours.opt_state, theirs.opt_state, atol=1e-6)
     assert_close((ours.params, ours.average), (theirs.params, theirs.average), atol=1e-4)
     assert ours.norm_average == pytest.approx(theirs.norm_average, rel=1e-5)
@@ -299,7 +299,7 @@ def traffic(compiled):
 def test_a_whole_copy_of_what_is_split_and_no_copy_of_what_is_whole(small_config):
     mesh, config = sharding.make_mesh(), split_config(small_config)
     params = programs.new_state(mesh, config).params
-    whole = sharding.whole(mesh, params)
+    whole = sharding.gather(mesh, params)
     assert all(leaf.is_fully_replicated for leaf in jax.tree.leaves(whole))
     assert_close(sharding.local_copy(whole), first_state(config).params, atol=0)
-    assert sharding.whole(mesh, whole) is whole
+    assert sharding.gather(mesh, whole) is whole

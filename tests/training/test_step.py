@@ -82,9 +82,9 @@ def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
     grads, sums = jax.jit(partial(gradients, config))(state.params, batch)
     rate = learning_rate(config, 1)
     expected, _ = jax.jit(partial(apply_gradients, config))(state, grads, sums, rate)
-    updated, told = compiled_update(config)(state, batch)
+    updated, metrics = compiled_update(config)(state, batch)
     assert_close(updated.params, expected.params, atol=1e-6)
-    assert_close(told.sums, sums, rtol=1e-6)
+    assert_close(metrics.sums, sums, rtol=1e-6)
     # Adam's first moment is a tenth of the gradient that it was given.
     mean = jax.tree.map(lambda g: g / sums.tokens, grads)
     assert_close(
@@ -93,7 +93,7 @@ def test_update_divides_the_summed_gradient_by_the_tokens_of_the_whole_batch(
         atol=1e-7,
         rtol=1e-4,
     )
-    np.testing.assert_allclose(told.gradient_norm, norm_of(mean), rtol=1e-5)
+    np.testing.assert_allclose(metrics.gradient_norm, norm_of(mean), rtol=1e-5)
 
 
 def norm_of(tree):
@@ -105,8 +105,8 @@ def test_clipping_shortens_long_gradients_to_the_limit_and_leaves_short_ones(
 ):
     config, batch = quick(small_config()), random_batch()
     state = start_of(config)
-    free, told = compiled_update(config)(state, batch)
-    norm = float(told.gradient_norm)
+    free, metrics = compiled_update(config)(state, batch)
+    norm = float(metrics.gradient_norm)
     first = 1 - config.optimizer.beta_1  # what Adam takes of its first gradient
     moment = optax.tree.get(free.opt_state, "mu")
     assert norm_of(moment) / first == pytest.approx(norm, rel=1e-5)
@@ -227,8 +227,8 @@ def test_thirty_updates_learn_a_tiny_batch(small_config, random_batch, compiled_
     step, state = compiled_update(config), start_of(config)
     batch, losses = random_batch(source_length=7, target_length=6), []
     for _ in range(30):
-        state, told = step(state, batch)
-        losses.append(float(told.sums.loss / told.sums.tokens))
+        state, metrics = step(state, batch)
+        losses.append(float(metrics.sums.loss / metrics.sums.tokens))
     assert state.step == 30
     assert losses[-1] < 0.5 * losses[0]
 
@@ -274,8 +274,8 @@ def test_three_updates_give_the_parameters_on_file(small_config, random_batch, c
     config = quick(small_config(model={"dropout": 0.1}, micro_batches=2))
     step, state = compiled_update(config), start_of(config)
     for seed in range(3):
-        state, told = step(state, random_batch(seed=seed))
-    result = {"loss": float(told.sums.loss), "tokens": float(told.sums.tokens)}
+        state, metrics = step(state, random_batch(seed=seed))
+    result = {"loss": float(metrics.sums.loss), "tokens": float(metrics.sums.tokens)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         result[name] = float(np.abs(np.asarray(leaf, np.float64)).sum())
@@ -320,16 +320,20 @@ def test_a_gradient_that_is_no_number_changes_nothing_but_the_step(
     config = quick(small_config(ema_decay=0.5))
     compute = partial(poisoned_update, config, 1, value)
     state = start_of(config)
-    first, told = compute(state, random_batch())
-    assert not told.skipped
-    skipped, told = compute(first, random_batch())
-    assert told.skipped and np.isfinite(told.sums.loss) and not np.isfinite(told.gradient_norm)
+    first, metrics = compute(state, random_batch())
+    assert not metrics.skipped
+    skipped, metrics = compute(first, random_batch())
+    assert (
+        metrics.skipped
+        and np.isfinite(metrics.sums.loss)
+        and not np.isfinite(metrics.gradient_norm)
+    )
     assert skipped.step == 2
     assert_unchanged(skipped, first)
     # The next one is the one that it would have been from there.
-    after, told = compute(skipped, random_batch(seed=2))
+    after, metrics = compute(skipped, random_batch(seed=2))
     expected, _ = compute(first.replace(step=jnp.int32(2)), random_batch(seed=2))
-    assert not told.skipped
+    assert not metrics.skipped
     assert_unchanged(after, expected)
     assert norm_of(jax.tree.map(jnp.subtract, after.params, first.params)) > 0
 
@@ -340,14 +344,14 @@ def test_weights_or_batches_that_are_no_numbers_change_nothing(
     config = quick(small_config())
     state, batch = start_of(config), random_batch()
     nothing = batch.replace(target_out=jnp.zeros_like(batch.target_out))  # a loss of 0 / 0
-    new, told = compiled_update(config)(state, nothing)
-    assert told.skipped
+    new, metrics = compiled_update(config)(state, nothing)
+    assert metrics.skipped
     assert_unchanged(new, state)
     leaves, tree = jax.tree.flatten(state.params)
     leaves[0] = leaves[0].at[..., 0].set(jnp.nan)
     spoilt = state.replace(params=jax.tree.unflatten(tree, leaves))
-    new, told = compiled_update(config)(spoilt, batch)
-    assert told.skipped and not np.isfinite(told.sums.loss)
+    new, metrics = compiled_update(config)(spoilt, batch)
+    assert metrics.skipped and not np.isfinite(metrics.sums.loss)
     assert_unchanged(new, spoilt)
 
 
@@ -355,17 +359,17 @@ def test_a_gradient_much_longer_than_usual_is_skipped_where_that_is_asked_for(
     small_config, random_batch
 ):
     config = quick(small_config())
-    config = replace(config, optimizer=replace(config.optimizer, skip_spikes=3.0))
+    config = replace(config, optimizer=replace(config.optimizer, spike_threshold=3.0))
     state = start_of(config)
     compute = partial(poisoned_update, config, 2, 1e6)
     norms = []
     for step in range(2):
-        state, told = compute(state, random_batch(seed=step))
-        assert not told.skipped
-        norms.append(float(told.gradient_norm))
+        state, metrics = compute(state, random_batch(seed=step))
+        assert not metrics.skipped
+        norms.append(float(metrics.gradient_norm))
     usual = norms[0] + (norms[1] - norms[0]) / 100
     assert state.norm_average == pytest.approx(usual, rel=1e-5)
-    new, told = compute(state, random_batch(seed=2))
-    assert told.skipped and told.gradient_norm > 3 * usual
+    new, metrics = compute(state, random_batch(seed=2))
+    assert metrics.skipped and metrics.gradient_norm > 3 * usual
     assert_unchanged(new, state)
     assert not compute(new, random_batch(seed=3))[1].skipped

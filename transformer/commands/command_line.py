@@ -14,11 +14,24 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.conf import Positional, arg
+from tyro.constructors import (
+    ConstructorRegistry,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
-from transformer.config.settings import VOCABULARY_SETTINGS, Count, Positive, differing_fields
+from transformer.config.settings import (
+    FORMER_NAMES,
+    VOCABULARY_SETTINGS,
+    Count,
+    Positive,
+    differing_fields,
+    is_derived,
+)
 from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config, with_former_defaults
 
@@ -46,7 +59,7 @@ class TrainCommand:
     """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""
     settings: Annotated[Config, arg(name="")]
     """The settings of the config file, each of which can be changed here."""
-    run: Path | None = None
+    run: Path = Path("runs/NAME")
     """The run folder; runs/NAME for configs/NAME.py by default."""
     from_run: Annotated[Path | None, arg(name="from")] = None
     """Another run, whose weights to begin with (fine-tuning), and whose model and vocabulary to
@@ -169,10 +182,11 @@ def parse_train(words: list[str]) -> TrainCommand:
         other = run if has_checkpoints(run) else Path(from_run)
         config = taking_over(config, from_run, load_run_config(other))
     default = TrainCommand(path or tyro.MISSING, config)
+    if path:
+        default = dataclasses.replace(default, run=_default_run(path))
     command = _parse(TrainCommand, words, default, prog="python train.py")
-    run = command.run or _default_run(command.config_file)
     if from_run:
-        _check_taken_over(command, run, config)
+        _check_taken_over(command, config)
     timeouts = {"partner": command.partner_timeout, "stall": command.stall_timeout}
     for name, seconds in timeouts.items():
         if not SHORTEST_TIMEOUT <= seconds <= LONGEST_TIMEOUT:
@@ -187,7 +201,7 @@ def parse_train(words: list[str]) -> TrainCommand:
         _require("wandb", "--wandb", "wandb")
     check(command.settings)
     return dataclasses.replace(
-        command, run=run, settings=with_former_defaults(run, command.settings)
+        command, settings=with_former_defaults(command.run, command.settings)
     )
 
 
@@ -212,10 +226,10 @@ def taking_over(config: Config, name: str, earlier: Config) -> Config:
     )
 
 
-def _check_taken_over(command: TrainCommand, run: Path, taken_over: Config) -> None:
+def _check_taken_over(command: TrainCommand, taken_over: Config) -> None:
     """Raises UserError if the command contradicts what --from takes over."""
-    if run.absolute() == command.from_run.absolute():
-        raise UserError(f"--from {run} is the run folder itself: name a new one with --run")
+    if command.run.absolute() == command.from_run.absolute():
+        raise UserError(f"--from {command.run} is the run folder itself: name a new one with --run")
     model, data = command.settings.model, command.settings.data
     if (model.encoder_layers > 0, model.decoder_layers > 0) != (data.source > "", data.target > ""):
         raise UserError(
@@ -363,16 +377,49 @@ def parse_script(command: type[Command], words: list[str], prog: str) -> Command
 
 def _parse(command: type[Command], words: list[str], default: Command, prog: str) -> Command:
     """The words parsed by tyro, whose message in a box becomes one sentence."""
-    message = io.StringIO()
+    message, words = io.StringIO(), list(map(_current_flag, words))
     try:
         with contextlib.redirect_stderr(message):
-            return tyro.cli(command, args=words, default=default, prog=prog)
+            return tyro.cli(command, args=words, default=default, prog=prog, registry=FLAGS)
     except SystemExit as stop:
         if not stop.code:
             raise
         body = message.getvalue().split("For full helptext")[0].partition("\n")[2]  # no title
         sentence = " ".join(re.sub(r"[\u2500-\u257f]|-{4,}", " ", body).split())
         raise UserError(f"{sentence} (all settings: {prog} --help)") from None
+
+
+FLAGS = ConstructorRegistry()
+SEEN = object()
+HIDDEN: Any = tyro.conf.Suppress
+
+
+@FLAGS.struct_rule
+def _flags_of(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """tyro's own flags of a dataclass, except those of derived fields; each help text is one
+    paragraph, where tyro would keep the line breaks of indented docstrings."""
+    if SEEN in info.markers or not dataclasses.is_dataclass(info.type):
+        return None
+    info = dataclasses.replace(info, markers=(*info.markers, SEEN))
+    spec = ConstructorRegistry.get_struct_spec(info)
+    return dataclasses.replace(spec, fields=tuple(map(_flag_of, spec.fields)))
+
+
+def _flag_of(field: StructFieldSpec) -> StructFieldSpec:
+    def helptext() -> str:
+        text = field.helptext() if callable(field.helptext) else field.helptext
+        return " ".join((text or "").split())
+
+    kind = HIDDEN[field.type] if is_derived(field.type) else field.type
+    return dataclasses.replace(field, type=kind, helptext=helptext)
+
+
+def _current_flag(word: str) -> str:
+    """A flag with the name that its setting has now; other words as they are."""
+    flag, equals, value = word.partition("=")
+    section, _, name = flag.rpartition(".")
+    current = FORMER_NAMES.get(name.replace("-", "_"))
+    return f"{section}.{current}{equals}{value}" if flag[:2] == "--" and current else word
 
 
 def _first_word(words: list[str], usage: str) -> Path | None:

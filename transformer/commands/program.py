@@ -7,7 +7,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from transformer.errors import UserError, is_out_of_memory, one_line
 from transformer.machine.malloc import keep_memory
@@ -55,7 +55,8 @@ def carry_out(main: Callable[[list[str]], None]) -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     sys.stdout.reconfigure(line_buffering=True)  # a log file shows each line at once
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    library: Any = warnings
+    library.formatwarning = lambda message, *_: f"warning: {message}\n"
     keep_memory()
     try:
         with quiet_interrupts():

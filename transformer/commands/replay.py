@@ -38,7 +38,7 @@ def replayed(
     mesh: Mesh, config: Config, state: TrainState, batch: Batch
 ) -> tuple[LossSums, Params]:
     """The sums and the mean gradient of a batch, in the update after this state."""
-    config = replace(config, model=sharding.fitted(config.model, mesh.devices.flat[0]))
+    config = replace(config, model=sharding.for_device(config.model, mesh.devices.flat[0]))
     batch = sharding.shard_batch(mesh, batch, config.train.micro_batches)
     key = jax.random.fold_in(state.key, state.step)
     grads, sums = jax.jit(partial(gradients, config, devices=mesh.size))(state.params, batch, key)

@@ -37,7 +37,6 @@ from transformer.runs.folder import Launch, check_still_there, record_launch
 from transformer.runs.metrics import Metrics, open_writers
 from transformer.runs.skipped import keep_skipped
 from transformer.training import loop, sharding
-from transformer.training.optimizer import learning_rate
 from transformer.training.profiling import profiled
 from transformer.training.programs import jit_sentence_sums
 from transformer.training.reporter import Reporter
@@ -142,7 +141,6 @@ class Trainer:
             self.config,
             self.start_step,
             self.clock,
-            learning_rate=lambda step: float(learning_rate(self.config, step)),
             epoch=lambda step: step / per_epoch,
             unreported=self.progress.unreported,
         )
@@ -161,7 +159,7 @@ class Trainer:
 
     def stop_on_signals(self) -> None:
         """From now on Ctrl-C and SIGTERM save and stop; before, there is nothing to save."""
-        self.should_stop = sharding.agreed(loop.stop_on_signals())
+        self.should_stop = sharding.in_any_process(loop.stop_on_signals())
 
     def samples(self) -> list[Batch]:
         """A batch of each shape, in the order of their first use; none if training is over."""

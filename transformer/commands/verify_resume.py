@@ -66,7 +66,7 @@ def _train(command: list[str], stop: signal.Signals | None, at: str) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
-            for line in process.stdout:
+            for line in process.stdout or ():
                 lines.append(line.strip())
                 if stop and line.startswith(at):
                     process.send_signal(stop)

@@ -3,17 +3,25 @@
 import dataclasses
 import json
 import runpy
-import typing
 from pathlib import Path
 
-from transformer.config.settings import FORMER_DEFAULTS, Config
+from transformer.config.settings import (
+    FORMER_DEFAULTS,
+    VOCABULARY_SIZES,
+    Config,
+    annotations,
+    by_name,
+    current_name,
+    is_derived,
+)
 from transformer.errors import UserError
 
 
 def load_config(path: str | Path) -> Config:
     """The `config` that a Python file defines.
 
-    Raises UserError when the file is missing (listing its neighbours), fails, or defines none.
+    Raises UserError if the file is missing (listing its neighbours), fails, defines no config, or
+    sets a derived field.
     """
     path = Path(path)
     if not path.is_file():
@@ -26,6 +34,10 @@ def load_config(path: str | Path) -> Config:
         raise UserError(f"{path} does not run: {type(error).__name__}: {error}") from error
     if not isinstance(config, Config):
         raise UserError(f"{path} must define `config = Config(...)` (from transformer.config)")
+    values, defaults = by_name(config), by_name(Config())
+    for name, hint in annotations().items():
+        if is_derived(hint) and name not in VOCABULARY_SIZES and values[name] != defaults[name]:
+            raise UserError(f"{path} sets {name}, which train.py fills in: leave it out")
     return config
 
 
@@ -36,24 +48,18 @@ def to_json(config: Config) -> str:
 
 def from_json(text: str) -> Config:
     """The inverse of `to_json`. Raises UserError naming the field that does not fit."""
-    kinds, sections = typing.get_type_hints(Config), {}
-    for section, values in json.loads(text).items():
-        if section not in kinds:
+    known, values = by_name(Config()), {}
+    sections = {name.partition(".")[0] for name in known}
+    for section, saved in json.loads(text).items():
+        if section not in sections:
             raise UserError(f"unknown section {section} in the saved config")
-        if not isinstance(values, dict):
+        if not isinstance(saved, dict):
             raise UserError(f"{section} must hold settings in the saved config")
-        unknown = set(values) - {f.name for f in dataclasses.fields(kinds[section])}
-        if unknown:
-            raise UserError(f"unknown setting {section}.{min(unknown)} in the saved config")
-        former = {
-            name.partition(".")[2]: value
-            for name, value in FORMER_DEFAULTS.items()
-            if name.startswith(f"{section}.")
-        }
-        sections[section] = kinds[section](
-            **{
-                name: tuple(v) if isinstance(v, list) else v
-                for name, v in (former | values).items()
-            }
-        )
-    return Config(**sections)
+        former = {n: v for n, v in FORMER_DEFAULTS.items() if n.startswith(f"{section}.")}
+        values |= former | {current_name(f"{section}.{name}"): saved[name] for name in saved}
+    unknown = values.keys() - known.keys()
+    if unknown:
+        raise UserError(f"unknown setting {min(unknown)} in the saved config")
+    return Config().with_settings(
+        {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    )

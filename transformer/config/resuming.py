@@ -1,13 +1,9 @@
-"""What may change when a run is resumed: settings with which the updates that are done would have
-been the same."""
+"""Settings that may change when a run is resumed: those that leave the updates so far the same."""
 
 import math
 import shlex
-import typing
 
-from tyro.conf import Suppress
-
-from transformer.config.settings import Config, by_name
+from transformer.config.settings import Config, annotations, by_name, is_derived
 
 FREE = frozenset(
     {
@@ -19,22 +15,21 @@ FREE = frozenset(
         "train.keep_last", "train.keep_best", "train.average_last",
     }
 )  # fmt: skip
-"""Settings that change no update, as those of `decode` do."""
+"""Settings that change no update; nor do those of `decode`."""
 
 SCHEDULE = frozenset({"train.steps", "optimizer.cooldown_steps"})
 """Settings that change the updates from `falls_from` on."""
 
 FILES = frozenset({"data.train_files", "data.source_tokenizer", "data.target_tokenizer"})
-"""Settings that change no update where the files that they name hold the same."""
+"""Settings that change no update if the files that they name have the same contents."""
 
 
 def identity(config: Config) -> dict[str, object]:
-    """The settings that make a run what it is, by name: all others may change."""
-    may_change = FREE | SCHEDULE | FILES
+    """The settings that may not change when a run is resumed, by name."""
     return {
         name: value
         for name, value in by_name(config).items()
-        if not name.startswith("decode.") and name not in may_change
+        if not name.startswith("decode.") and name not in FREE | SCHEDULE | FILES
     }
 
 
@@ -45,11 +40,8 @@ def falls_from(config: Config) -> float:
 
 
 def setting_flag(name: str, value: object) -> str:
-    """The words of a command that give a setting a value; none for what train.py fills in."""
-    section, _, field = name.partition(".")
-    kind = typing.get_type_hints(Config)[section]
-    hint = typing.get_type_hints(kind, include_extras=True)[field]
-    if Suppress in getattr(hint, "__metadata__", ()):
+    """The words of a command that give a setting a value; "" for a derived field."""
+    if is_derived(annotations()[name]):
         return ""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):

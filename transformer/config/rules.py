@@ -1,12 +1,12 @@
-"""Which settings are allowed, by the limits of each (settings.py) and the rules between them, and
-which of these would waste a run."""
+"""Which settings are allowed, by the limits of each and the rules between them, and which would
+waste a run."""
 
 import dataclasses
 import math
 import re
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from transformer.config import Config
 from transformer.config.resuming import falls_from
@@ -23,13 +23,12 @@ def check(config: Config) -> None:
     """Refuse settings that are out of range or do not fit together (UserError, one sentence)."""
     for section in dataclasses.fields(config):
         check_limits(getattr(config, section.name), f"{section.name}.")
-    for subject, allowed, rule in _rules(config):
-        if not allowed:
-            raise UserError(f"{subject} {rule}")
+    for problem in _problems(config):
+        raise UserError(problem)
 
 
 def doubts(config: Config) -> Iterator[str]:
-    """What is allowed and would waste a run: a sentence for each."""
+    """A sentence for each combination of settings that is allowed and would waste the run."""
     optimizer, train = config.optimizer, config.train
     rising = min(train.steps, falls_from(config) - 1)
     if optimizer.warmup_steps > rising:
@@ -37,7 +36,7 @@ def doubts(config: Config) -> Iterator[str]:
         yield (
             f"optimizer.warmup_steps ({optimizer.warmup_steps:,}) is more than the {rising:,} "
             f"updates of training{end}: the learning rate rises to "
-            f"{rising / optimizer.warmup_steps:.0%} of what it is meant to reach"
+            f"{rising / optimizer.warmup_steps:.0%} of its intended maximum"
         )
     validations = math.ceil(train.steps / train.validate_every)
     if train.validate_every > train.steps:
@@ -62,7 +61,7 @@ def check_limits(settings: object, prefix: str = "") -> None:
             raise UserError(f"{prefix}{name} ({value!r}) {refusal}")
 
 
-def _refusal(value: object, hint: object) -> str | None:
+def _refusal(value: object, hint: Any) -> str | None:
     """Why `value` is not a value of the annotation `hint`, or None."""
     kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
     if typing.get_origin(kind) is Literal:
@@ -82,191 +81,159 @@ def _refusal(value: object, hint: object) -> str | None:
     return next(filter(None, (limit.refusal(value) for limit in limits)), None)
 
 
-def _rules(config: Config) -> list[tuple[str, bool, str]]:
-    """Rules across settings: (setting and value, whether it keeps the rule, the rule)."""
+def _problems(config: Config) -> Iterator[str]:
+    """A sentence for each rule across settings that the config breaks."""
     model, data, optimizer, train = config.model, config.data, config.optimizer, config.train
-    own_tokenizers = bool(data.source_tokenizer), bool(data.target_tokenizer)
-    one_side = len(data.sides) == 1
-    return [
-        (
-            "model.encoder_layers and model.decoder_layers",
-            model.encoder_layers > 0 or model.decoder_layers > 0,
-            "must not both be 0",
-        ),
-        *(
-            (
-                f"data.{side} ({getattr(data, side)!r})",
-                bool(getattr(data, side)) == (layers > 0),
-                f"must be {'a language' if layers else 'empty'} with model.{stack}_layers "
-                f"{layers}: the {stack} reads the {side} side",
+    decode, one_side = config.decode, len(data.sides) == 1
+    if not model.encoder_layers and not model.decoder_layers:
+        yield "model.encoder_layers and model.decoder_layers must not both be 0"
+    for side, stack in (("source", "encoder"), ("target", "decoder")):
+        language, layers = getattr(data, side), getattr(model, f"{stack}_layers")
+        if bool(language) != (layers > 0):
+            yield (
+                f"data.{side} ({language!r}) must be {'a language' if layers else 'empty'} with "
+                f"model.{stack}_layers {layers}: the {stack} reads the {side} side"
             )
-            for side, stack, layers in (
-                ("source", "encoder", model.encoder_layers),
-                ("target", "decoder", model.decoder_layers),
+    d_model, heads = f"model.d_model ({model.d_model})", f"model.num_heads ({model.num_heads})"
+    if model.d_model % model.num_heads:
+        yield f"{d_model} must be a multiple of {heads}"
+    if model.positions == "sinusoidal" and model.d_model % 2:
+        yield (
+            f"{d_model} must be even with model.positions sinusoidal: each frequency has a sine "
+            "and a cosine"
+        )
+    if model.positions == "rotary" and model.d_model // model.num_heads % 2:
+        yield (
+            f"{d_model} must give each of {heads} an even width with model.positions rotary, "
+            "which rotates pairs of features"
+        )
+    if model.positions == "learned" and model.max_positions < data.max_length:
+        yield (
+            f"model.max_positions ({model.max_positions}) must be at least data.max_length "
+            f"({data.max_length}) with model.positions learned"
+        )
+    if one_side and not data.shared_vocabulary:
+        yield "data.shared_vocabulary must be on with one side: there is one vocabulary"
+    for name in ("source_vocab_size", "target_vocab_size"):
+        if getattr(data, name) and data.shared_vocabulary:
+            yield (
+                f"data.{name} ({getattr(data, name)}) is for two vocabularies: set "
+                "data.vocab_size, or data.shared_vocabulary off"
             )
-        ),
-        (
-            f"model.d_model ({model.d_model})",
-            model.d_model % model.num_heads == 0,
-            f"must be a multiple of model.num_heads ({model.num_heads})",
-        ),
-        (
-            f"model.d_model ({model.d_model})",
-            model.positions != "sinusoidal" or model.d_model % 2 == 0,
-            "must be even with model.positions sinusoidal: each frequency has a sine and a cosine",
-        ),
-        (
-            f"model.d_model ({model.d_model})",
-            model.positions != "rotary" or model.d_model // model.num_heads % 2 == 0,
-            f"must give each of model.num_heads ({model.num_heads}) an even width with "
-            "model.positions rotary: numbers are turned in pairs",
-        ),
-        (
-            f"model.max_positions ({model.max_positions})",
-            model.positions != "learned" or model.max_positions >= data.max_length,
-            f"must be at least data.max_length ({data.max_length}) with model.positions learned",
-        ),
-        (
-            "data.shared_vocabulary",
-            data.shared_vocabulary or not one_side,
-            "must be on with one side: there is one vocabulary",
-        ),
-        *(
-            (
-                f"data.{side}_vocab_size ({getattr(data, f'{side}_vocab_size')})",
-                not (getattr(data, f"{side}_vocab_size") and data.shared_vocabulary),
-                "is for two vocabularies: set data.vocab_size, or data.shared_vocabulary off",
-            )
-            for side in ("source", "target")
-        ),
-        (
-            f"data.character_coverage ({data.character_coverage})",
-            data.character_coverage == 0 or data.character_coverage >= 0.98,
-            "must be 0 or at least 0.98, which SentencePiece asks for",
-        ),
-        (
-            f"data.user_symbols ({', '.join(map(repr, data.user_symbols))})",
-            len(set(data.user_symbols)) == len(data.user_symbols)
-            and not any(
-                symbol.split() != [symbol] or SPECIAL_TOKEN.fullmatch(symbol)
-                for symbol in data.user_symbols
-            ),
-            "must differ, have no blanks, and not be named as a special token, such as <s>",
-        ),
-        (
-            "model.tying (all)",
-            model.tying != "all" or data.shared_vocabulary,
-            "needs data.shared_vocabulary; with two vocabularies set model.tying to target or none",
-        ),
-        (
-            "model.tying (target)",
-            model.tying != "target" or not one_side,
-            "needs an encoder and a decoder; with one of them set model.tying to all or none",
-        ),
-        (
-            "data.windows",
-            not data.windows or one_side,
-            "is for text of one side: set model.encoder_layers or model.decoder_layers to 0",
-        ),
-        *(
-            (f"data.{name}", not getattr(data, name) or not one_side, "is for pairs of sentences")
-            for name in ("sampling", "train_weights")
-        ),
-        (
-            f"data.sampling ({data.sampling})",
-            not data.sampling or data.tokenizer in ("unigram", "bpe"),
-            "cuts words into other pieces: set data.tokenizer to unigram or bpe",
-        ),
-        (
-            f"data.sampling ({data.sampling})",
-            data.tokenizer != "bpe" or data.sampling < 1,
-            "must be below 1 with data.tokenizer bpe: it is a probability",
-        ),
-        (
-            "data.train_weights",
-            not data.train_weights or any(data.train_weights),
-            "must not all be 0",
-        ),
-        (
-            f"data.label_column ({data.label_column})",
-            not data.label_column or (model.decoder_layers == 0 and not data.windows),
-            "is for an encoder alone that reads line by line: set model.decoder_layers to 0 and "
-            "data.windows off",
-        ),
-        (
-            f"data.label_column ({data.label_column})",
-            not data.label_column or bool(data.train_files),
-            "needs data.train_files, tables",
-        ),
-        (
-            "data.label_column (0)",
-            not model.classes or bool(data.label_column),
-            "must name the column of the classes: the model to begin with is a classifier",
-        ),
-        (
-            "data.swap_files",
-            not data.swap_files or not one_side,
-            "is for pairs: of tables data.tsv_columns names the column to read",
-        ),
-        (
-            f"train.best_by ({train.best_by})",
-            train.best_by not in ("bleu", "chrf") or not one_side,
-            "needs a translator: set train.best_by to auto, loss or accuracy",
-        ),
-        (
-            f"decode.forbidden ({', '.join(map(str, config.decode.forbidden))})",
-            EOS not in config.decode.forbidden
-            and all(n < (model.target_vocab_size or n + 1) for n in config.decode.forbidden),
-            f"must be tokens of the vocabulary, and not the one that ends a translation ({EOS})",
-        ),
-        (
-            f"decode.min_length ({config.decode.min_length})",
-            not config.decode.max_length or config.decode.min_length < config.decode.max_length,
-            f"must be below decode.max_length ({config.decode.max_length})",
-        ),
-        (
-            f"data.dataset ({data.dataset!r})",
-            bool(data.dataset) != bool(data.train_files),
-            "must be a TFDS dataset, or empty beside data.train_files",
-        ),
-        (
-            "data.validation_files",
-            not data.train_files or bool(data.validation_files),
-            "must be set beside data.train_files: the best checkpoint is chosen on them",
-        ),
-        (
-            "data.source_tokenizer and data.target_tokenizer",
-            data.shared_vocabulary or own_tokenizers in [(True, True), (False, False)],
-            "must be set together when data.shared_vocabulary is off",
-        ),
-        (
-            f"data.batch_tokens ({data.batch_tokens})",
-            data.batch_tokens >= data.max_length,
-            f"must be at least data.max_length ({data.max_length}): one pair must fit in a batch",
-        ),
-        (
-            f"optimizer.weight_decay ({optimizer.weight_decay})",
-            not optimizer.weight_decay or optimizer.name != "adam",
-            "must be 0 with optimizer.name adam: set that to adamw",
-        ),
-        (
-            f"optimizer.beta_1 ({optimizer.beta_1})",
-            optimizer.beta_1 > 0 or optimizer.name != "schedule_free",
-            "must be above 0 with optimizer.name schedule_free",
-        ),
-        (
-            f"train.ema_decay ({train.ema_decay})",
-            not train.ema_decay or optimizer.name != "schedule_free",
-            "must be 0 with optimizer.name schedule_free, which averages weights itself",
-        ),
-        (
-            f"optimizer.cooldown_steps ({optimizer.cooldown_steps})",
-            optimizer.cooldown_steps <= train.steps,
-            f"must not exceed train.steps ({train.steps})",
-        ),
-        (
-            f"train.average_last ({train.average_last})",
-            train.average_last <= train.keep_last,
-            f"must not exceed train.keep_last ({train.keep_last})",
-        ),
-    ]
+    if 0 < data.character_coverage < 0.98:
+        yield (
+            f"data.character_coverage ({data.character_coverage}) must be 0 or at least 0.98, "
+            "which SentencePiece requires"
+        )
+    symbols = data.user_symbols
+    if len(set(symbols)) < len(symbols) or not all(map(_is_user_symbol, symbols)):
+        yield (
+            f"data.user_symbols ({', '.join(map(repr, symbols))}) must differ, have no blanks, and "
+            "not be named as a special token, such as <s>"
+        )
+    if model.tying == "all" and not data.shared_vocabulary:
+        yield (
+            "model.tying (all) needs data.shared_vocabulary; with two vocabularies set model.tying "
+            "to target or none"
+        )
+    if model.tying == "target" and one_side:
+        yield (
+            "model.tying (target) needs an encoder and a decoder; with one of them set model.tying "
+            "to all or none"
+        )
+    if data.windows and not one_side:
+        yield (
+            "data.windows is for text of one side: set model.encoder_layers or "
+            "model.decoder_layers to 0"
+        )
+    for name in ("sampling", "train_weights"):
+        if getattr(data, name) and one_side:
+            yield f"data.{name} is for pairs of sentences"
+    if data.sampling and data.tokenizer not in ("unigram", "bpe"):
+        yield (
+            f"data.sampling ({data.sampling}) samples segmentations: set data.tokenizer to unigram "
+            "or bpe"
+        )
+    if data.sampling >= 1 and data.tokenizer == "bpe":
+        yield (
+            f"data.sampling ({data.sampling}) must be below 1 with data.tokenizer bpe: it is a "
+            "probability"
+        )
+    if data.train_weights and not any(data.train_weights):
+        yield "data.train_weights must not all be 0"
+    if data.label_column and (model.decoder_layers or data.windows):
+        yield (
+            f"data.label_column ({data.label_column}) is for an encoder alone that reads line by "
+            "line: set model.decoder_layers to 0 and data.windows off"
+        )
+    if data.label_column and not data.train_files:
+        yield f"data.label_column ({data.label_column}) needs data.train_files, tables"
+    if model.classes and not data.label_column:
+        yield (
+            "data.label_column (0) must name the column of the classes: the model to begin with is "
+            "a classifier"
+        )
+    if data.swap_files and one_side:
+        yield "data.swap_files is for pairs: of tables data.tsv_columns names the column to read"
+    if train.best_by in ("bleu", "chrf") and one_side:
+        yield (
+            f"train.best_by ({train.best_by}) needs a translator: set train.best_by to auto, loss "
+            "or accuracy"
+        )
+    vocabulary = model.target_vocab_size or math.inf
+    if any(token == EOS or token >= vocabulary for token in decode.forbidden):
+        yield (
+            f"decode.forbidden ({', '.join(map(str, decode.forbidden))}) must be tokens of the "
+            f"vocabulary, and not the one that ends a translation ({EOS})"
+        )
+    if 0 < decode.max_length <= decode.min_length:
+        yield (
+            f"decode.min_length ({decode.min_length}) must be below decode.max_length "
+            f"({decode.max_length})"
+        )
+    if bool(data.dataset) == bool(data.train_files):
+        yield (
+            f"data.dataset ({data.dataset!r}) must be a TFDS dataset, or empty beside "
+            "data.train_files"
+        )
+    if data.train_files and not data.validation_files:
+        yield (
+            "data.validation_files must be set beside data.train_files: they select the best "
+            "checkpoint"
+        )
+    if not data.shared_vocabulary and bool(data.source_tokenizer) != bool(data.target_tokenizer):
+        yield (
+            "data.source_tokenizer and data.target_tokenizer must be set together when "
+            "data.shared_vocabulary is off"
+        )
+    if data.batch_tokens < data.max_length:
+        yield (
+            f"data.batch_tokens ({data.batch_tokens}) must be at least data.max_length "
+            f"({data.max_length}): one pair must fit in a batch"
+        )
+    if optimizer.weight_decay and optimizer.name == "adam":
+        yield (
+            f"optimizer.weight_decay ({optimizer.weight_decay}) must be 0 with optimizer.name "
+            "adam: set that to adamw"
+        )
+    if optimizer.beta_1 == 0 and optimizer.name == "schedule_free":
+        yield "optimizer.beta_1 (0) must be above 0 with optimizer.name schedule_free"
+    if train.ema_decay and optimizer.name == "schedule_free":
+        yield (
+            f"train.ema_decay ({train.ema_decay}) must be 0 with optimizer.name schedule_free, "
+            "which averages weights itself"
+        )
+    if optimizer.cooldown_steps > train.steps:
+        yield (
+            f"optimizer.cooldown_steps ({optimizer.cooldown_steps}) must not exceed train.steps "
+            f"({train.steps})"
+        )
+    if train.average_last > train.keep_last:
+        yield (
+            f"train.average_last ({train.average_last}) must not exceed train.keep_last "
+            f"({train.keep_last})"
+        )
+
+
+def _is_user_symbol(symbol: str) -> bool:
+    return symbol.split() == [symbol] and not SPECIAL_TOKEN.fullmatch(symbol)

@@ -1,14 +1,16 @@
 """Every setting of the system: what it means, its unit, its default and its limits.
 
-Settings are frozen and hashable, so that jit can treat them as static. This file imports neither
-jax nor flax: `python train.py --help` reads nothing heavier.
+Settings are frozen and hashable, so that jit can treat them as static. This package imports the
+standard library alone: `python train.py --help` reads nothing heavier. The docstrings of fields are
+the lines of `--help`.
 """
 
 import dataclasses
+import functools
+import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
-
-from tyro.conf import Suppress
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,54 @@ class Limit:
 
 
 Value = TypeVar("Value")
-Derived = Annotated[Value, Suppress]
-"""What train.py fills in: no flag sets it, but a config file may, to count parameters say."""
+Derived = Annotated[Value, "derived"]
+"""A derived field: train.py fills it in from the tokenizer, the training pairs or the devices.
+
+It has no flag, and a config file may set only VOCABULARY_SIZES. Other derived fields are the last
+of their section."""
+
+
+def is_derived(hint: object) -> bool:
+    """Whether a type annotation is that of a derived field."""
+    return "derived" in getattr(hint, "__metadata__", ())
+
+
+FORMER_NAMES = {"skip_spikes": "spike_threshold"}
+"""Settings that were renamed. Config files, flags and run folders may have the former names."""
+
+FORMER_DEFAULTS = {"train.best_by": "bleu"}
+"""What the absence of a setting means in runs that began before its default changed."""
+
+
+def current_name(name: str) -> str:
+    """The name that a setting has now, with its section if that is given."""
+    section, dot, field_name = name.rpartition(".")
+    return section + dot + FORMER_NAMES.get(field_name, field_name)
+
+
+def accept_former_names(section: type[Value]) -> type[Value]:
+    """Lets the constructor of a section take the former names of its settings."""
+    construct = section.__init__
+
+    @functools.wraps(construct)
+    def renamed(self, *args, **values):
+        former = {FORMER_NAMES[name]: values.pop(name) for name in FORMER_NAMES.keys() & values}
+        construct(self, *args, **values | former)
+
+    constructed: typing.Any = section
+    constructed.__init__ = renamed
+    return section
+
 
 Positive = Annotated[int, Limit(1, below=2**31)]
 Count = Annotated[int, Limit(0, below=2**31)]
+Length = Annotated[int, Limit(0, below=100_001)]
 PositiveNumber = Annotated[float, Limit(0, above=True)]
 Penalty = Annotated[float, Limit(0, above=True, highest=100)]
 NgramOrder = Annotated[int, Limit(0, highest=100)]
 Number = Annotated[float, Limit(0)]
 Fraction = Annotated[float, Limit(0, below=1)]
+UpToThousand = Annotated[float, Limit(0, highest=1000)]
 BleuTokenizer = Literal[
     "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none"
 ]
@@ -54,16 +94,18 @@ class ModelConfig:
     """The shape of the Transformer; the defaults are the paper's base model (section 3)."""
 
     source_vocab_size: Derived[Count] = 0
-    """Tokens in the source vocabulary; filled in from the tokenizer by train.py."""
+    """Tokens in the source vocabulary."""
     target_vocab_size: Derived[Count] = 0
-    """Tokens in the target vocabulary, of which one is predicted; filled in by train.py."""
+    """Tokens in the target vocabulary."""
     classes: Derived[Count] = 0
-    """Classes that an encoder alone sorts sentences into (`data.label_column`); 0: it predicts
-    tokens; filled in by train.py."""
+    """Classes of a classifier (`data.label_column`), which is an encoder alone; 0: the model
+    predicts tokens."""
     encoder_layers: Count = 6
-    """N, layers in the encoder; 0: a decoder alone, which continues text (a language model)."""
+    """N, layers in the encoder; 0: no encoder; a decoder alone continues text (a language
+    model)."""
     decoder_layers: Count = 6
-    """N, layers in the decoder; 0: an encoder alone, which fills in blanks (a masked model)."""
+    """N, layers in the decoder; 0: no decoder; an encoder alone predicts masked tokens (a masked
+    language model)."""
     d_model: Positive = 512
     """Width of the model."""
     num_heads: Positive = 8
@@ -71,11 +113,11 @@ class ModelConfig:
     d_ff: Positive = 2048
     """Width inside the feed-forward layers."""
     dropout: Fraction = 0.1
-    """P_drop on the output of each sublayer and on the sums of embeddings and positions."""
+    """P_drop on the output of each sublayer and on sums of embeddings and positions; 0: none."""
     attention_dropout: Fraction = 0.0
-    """Dropout on the attention weights (not in the paper, 0.1 in its published code)."""
+    """Dropout on the attention weights (not in the paper, 0.1 in its published code); 0: none."""
     activation_dropout: Fraction = 0.0
-    """Dropout inside the feed-forward layers, after the activation."""
+    """Dropout inside the feed-forward layers, after the activation; 0: none."""
     norm: Literal["post", "pre"] = "post"
     """post: LayerNorm(x + Sublayer(x)), the paper's; pre: x + Sublayer(LayerNorm(x))."""
     norm_epsilon: PositiveNumber = 1e-6
@@ -87,34 +129,39 @@ class ModelConfig:
     output_bias: bool = False
     """A bias on the logits."""
     tying: Literal["all", "target", "none"] = "all"
-    """Shared embeddings: source, target and output (the paper's); target and output; none."""
+    """Which embeddings are shared: source, target and output (the paper's); target and output;
+    none."""
     embedding_scale: bool = True
-    """Embeddings times sqrt(d_model), as in the paper (section 3.4)."""
+    """Multiply embeddings by sqrt(d_model), as in the paper (section 3.4)."""
     positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """Position encoding (section 3.5); relative: a learned bias in each head for how far tokens are
-    from each other; rotary: queries and keys are turned by angles that grow with the position (Su
-    et al., 2021, https://arxiv.org/abs/2104.09864)."""
+    """Position encoding (section 3.5); relative: a learned bias of each head for the distance
+    between two tokens; rotary: queries and keys are rotated by angles that grow with the position
+    (Su et al., 2021, https://arxiv.org/abs/2104.09864)."""
     max_positions: Positive = 1024
-    """Rows of the learned position table; the other kinds have no end."""
+    """Rows of the table of learned positions; the other kinds have no limit."""
     max_offset: Positive = 64
-    """With relative positions: tokens further away than this count as this far."""
+    """With relative positions: larger distances, in tokens, are treated as this one."""
     recompute: bool = False
-    """Compute each layer again for its gradients: less memory, about a third more time; on TPUs it
-    is always done."""
-    accelerator: Derived[Literal["", "gpu", "tpu"]] = ""
-    """What the program is made for, "gpu" (NVIDIA) or "tpu"; filled in for training on one. Long
-    attention is one kernel there; on GPUs layers that are not computed again stand one after the
-    other in the program instead of in a loop."""
+    """Compute each layer again for its gradients (rematerialisation): less memory, about a third
+    more time; always on for TPUs."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
     word_dropout: Fraction = 0.0
-    """In training, the share of tokens read whose embedding is left out, each place by itself
-    (after Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287)."""
+    """In training, the fraction of input tokens whose embedding is set to zero, each position
+    independently (after Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287); 0: none."""
+
+    accelerator: Derived[Literal["", "gpu", "tpu"]] = ""
+    """What the program is compiled for, "gpu" (NVIDIA) or "tpu", while training on one. There long
+    attention is one kernel, and on GPUs layers are unrolled unless `recompute` is on."""
 
     @property
     def unit(self) -> str:
         """What is predicted, one after the other."""
         return "label" if self.classes else "token"
+
+
+VOCABULARY_SIZES = ("model.source_vocab_size", "model.target_vocab_size", "model.classes")
+"""Derived fields that a config file may set, for example to count the parameters of a preset."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +181,9 @@ class DataConfig:
     test_split: str = "test"
     """The TFDS split that eval.py scores."""
     train_files: tuple[str, ...] = ()
-    """Source file and target file (or the file of the one side there is), or one table (.tsv or
-    .csv), one sentence a line; more corpora may follow, named in the same way; .gz, .bz2, .xz and
-    .zst are decompressed."""
+    """Source file and target file (with one side, its file), or one table (.tsv or .csv), one
+    sentence per line; more corpora may follow, named in the same way; .gz, .bz2, .xz and .zst are
+    decompressed."""
     validation_files: tuple[str, ...] = ()
     """The same for validation."""
     test_files: tuple[str, ...] = ()
@@ -144,23 +191,23 @@ class DataConfig:
     tsv_columns: tuple[Positive, Positive] = (1, 2)
     """Columns of tables that hold source and target; the first column is 1."""
     tsv_quotes: bool = False
-    """Fields of .tsv files may stand in quotes, as in .csv files: "" within is a quote, a tab is
-    text, the end of a line a space."""
+    """Fields of .tsv files may be quoted, as in .csv files: in quotes, "" is a quote, a tab is text
+    and a line break a space."""
     tsv_header: bool = False
-    """The first row of each table is a header, and left out."""
+    """Skip the first row of each table, its header."""
     label_column: Count = 0
-    """Column of tables that holds the class, for an encoder alone: a classifier; 0: none."""
+    """Column of tables that holds the class, for a classifier, an encoder alone; 0: none."""
     windows: bool = False
-    """Read a text, such as a book, as one stream of tokens, cut into windows of max_length; else
-    each line is by itself. For a decoder or an encoder alone."""
-    train_weights: tuple[Annotated[float, Limit(0, highest=1000)], ...] = ()
-    """How often an epoch reads each corpus of train_files, such as 1 0.5 4; all of them once by
-    default. Of a fraction, each epoch draws other pairs."""
+    """Read a text, such as a book, as one stream of tokens, cut into windows of max_length tokens,
+    instead of line by line. For a decoder or an encoder alone."""
+    train_weights: tuple[UpToThousand, ...] = ()
+    """How often each epoch reads each corpus of train_files, such as 1 0.5 4; once by default. A
+    fraction samples other pairs in each epoch."""
     sampling: Number = 0.0
-    """Cut the words of training pairs into pieces anew in each epoch. With unigram vocabularies
-    the alpha of subword regularisation, such as 0.2 (Kudo, 2018,
-    https://arxiv.org/abs/1804.10959), with bpe the probability of BPE-dropout, such as 0.1
-    (Provilkov et al., 2020, https://arxiv.org/abs/1910.13267); 0: always the likeliest pieces."""
+    """Sample the segmentation of training pairs anew in each epoch. With unigram vocabularies the
+    alpha of subword regularisation, such as 0.2 (Kudo, 2018, https://arxiv.org/abs/1804.10959),
+    with bpe the probability of BPE-dropout, such as 0.1 (Provilkov et al., 2020,
+    https://arxiv.org/abs/1910.13267); 0: always the best segmentation."""
     swap_files: bool = False
     """Translate from the second file or column to the first: the other direction."""
     source: str = "en"
@@ -169,50 +216,51 @@ class DataConfig:
     """Target language; "": no target side. Codes of ISO 639, BCP 47, FLORES and OPUS are understood
     (zh, zho, zh-CN, zho_Hans)."""
     bleu_tokenizer: BleuTokenizer = "auto"
-    """How BLEU finds words: one of sacreBLEU's tokenizers; auto: zh, ja-mecab or ko-mecab by the
-    target language, char for Thai, Lao, Khmer, Burmese and Tibetan, else 13a."""
+    """The sacreBLEU tokenizer with which BLEU is computed; auto: zh, ja-mecab or ko-mecab for these
+    target languages, char for Thai, Lao, Khmer, Burmese and Tibetan, otherwise 13a."""
     manual_dir: str = ""
-    """Folder of a dataset's files, downloaded earlier and looked for here first; so is the folder
-    that a variable such as MULTI30K_DIR names."""
+    """Folder of a dataset's files, downloaded earlier, where they are looked for first, as in the
+    folder that a variable such as MULTI30K_DIR names."""
     tokenizer: Literal["unigram", "bpe", "word", "char"] = "unigram"
     """Kind of SentencePiece model to train on the training split."""
     vocab_size: Positive = 8000
     """Tokens in each vocabulary to train (an upper limit for word and char)."""
     source_vocab_size: Count = 0
-    """Of two vocabularies the size of the source's; 0: vocab_size."""
+    """Tokens in the source vocabulary, if there are two; 0: vocab_size."""
     target_vocab_size: Count = 0
-    """The same for the target's."""
+    """Tokens in the target vocabulary, if there are two; 0: vocab_size."""
     character_coverage: Annotated[float, Limit(0, highest=1)] = 0.0
-    """Share of the text whose characters are in the vocabularies to train, from 0.98 to 1; rarer
-    ones are unknown. 0: all, of more than 1,000 the most frequent."""
+    """Fraction of the text whose characters are in the vocabularies to train, from 0.98 to 1; rarer
+    characters are unknown; 0: all characters, or of more than 1,000 the most frequent ones."""
     user_symbols: tuple[str, ...] = ()
-    """Tokens that are never cut, such as <2de>; they are part of the translations' text too."""
+    """Tokens that are never split, such as <2de>; translations may contain them too."""
     split_digits: bool = False
-    """Each digit is a token of its own in the vocabularies to train."""
+    """Make each digit a token of its own in the vocabularies to train."""
     byte_fallback: bool = False
     """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
     normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
-    """Unicode normalisation of the source: NFKC with spaces tidied, NFKC, none. The target stays as
-    it is written, since translations are compared with raw text. On both sides runs of spaces
-    become one, and those at the ends of a text go, whatever this says."""
+    """Unicode normalisation of the source: NFKC with spaces tidied, NFKC, none. The target is not
+    normalised, since translations are compared with raw text. On both sides runs of spaces become
+    one, and spaces at the ends of a text are removed, in all three cases."""
     lowercase: bool = False
     """Lower-case all text before it becomes tokens; translations come out in lower case."""
     shared_vocabulary: bool = True
-    """One vocabulary for both languages, as the paper has for English-German; of one side alone
-    there is always one."""
+    """One vocabulary for both languages, as in the paper for English-German; with one side there is
+    always one."""
     source_tokenizer: str = ""
     """A SentencePiece model of your own for the source, instead of training one."""
     target_tokenizer: str = ""
-    """The same for the target; with a shared vocabulary the two are one."""
-    vocabulary: Derived[str] = ""
-    """Identity of the run's tokenizers; filled in by train.py."""
+    """The same for the target; with a shared vocabulary both are one."""
     max_length: Positive = 256
     """Longest sentence to train on, in tokens, EOS included; longer pairs are left out, and longer
-    text of one side is cut into parts."""
+    text of one side is split."""
     batch_tokens: Positive = 4096
     """Most source and most target tokens in a batch, padding included."""
     num_buckets: Positive = 12
-    """Batch shapes: pairs of like lengths share one, and each is compiled once."""
+    """Batch shapes: pairs of similar lengths share one, and each is compiled once."""
+
+    vocabulary: Derived[str] = ""
+    """Digest of the run's tokenizers."""
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -225,9 +273,10 @@ VOCABULARY_SETTINGS = {
     "user_symbols", "split_digits", "byte_fallback", "normalisation", "lowercase",
     "shared_vocabulary", "source_tokenizer", "target_tokenizer", "vocabulary",
 }  # fmt: skip
-"""Settings of `data` that say what the vocabulary is."""
+"""Fields of `data` that say what the vocabulary is."""
 
 
+@accept_former_names
 @dataclass(frozen=True)
 class OptimizerConfig:
     """The optimizer and the warm-up schedule of section 5.3."""
@@ -235,25 +284,26 @@ class OptimizerConfig:
     name: Literal["adam", "adamw", "muon", "schedule_free"] = "adam"
     """adam, as in the paper; adamw: with weight decay (Loshchilov and Hutter, 2019,
     https://arxiv.org/abs/1711.05101); muon: momentum of each weight matrix of the layers is
-    orthogonalised, all else is Adam's (Jordan et al., 2024,
-    https://kellerjordan.github.io/posts/muon/); schedule_free: AdamW without decay of the learning
-    rate, for which weights are averaged (Defazio et al., 2024, https://arxiv.org/abs/2405.15682)."""
+    orthogonalised, all other weights use Adam (Jordan et al., 2024,
+    https://kellerjordan.github.io/posts/muon/); schedule_free: AdamW with averaged weights instead
+    of a decaying learning rate (Defazio et al., 2024, https://arxiv.org/abs/2405.15682)."""
     muon_momentum: Fraction = 0.95
     """Decay of the momentum of muon."""
     muon_nesterov: bool = True
-    """Muon looks ahead by Nesterov's momentum."""
+    """Muon uses Nesterov's momentum."""
     muon_rms: Number = 0.2
-    """Root mean square of a matrix' update, in learning rates (Liu et al., 2025,
-    https://arxiv.org/abs/2502.16982); 0: sqrt(max(1, outputs / inputs)) times an orthogonal one."""
+    """Root mean square of muon's update of a matrix, in learning rates (Liu et al., 2025,
+    https://arxiv.org/abs/2502.16982); 0: an orthogonal update times sqrt(max(1, outputs /
+    inputs))."""
     weight_decay: Number = 0.0
-    """Of all optimizers but adam: each update takes this share, times the learning rate, off the
-    weights, except those of norms and biases."""
+    """For all optimizers but adam: each update subtracts this fraction, times the learning rate, of
+    the weights, except from norms and biases; 0: none."""
     warmup_steps: Positive = 4000
-    """Updates in which the learning rate rises."""
+    """Updates during which the learning rate rises."""
     scale: PositiveNumber = 1.0
-    """Factor on equation 3."""
+    """Factor on the learning rate of equation 3."""
     cooldown_steps: Count = 0
-    """Last updates of a run, in which the learning rate falls to zero in a straight line."""
+    """Last updates of a run, during which the learning rate falls linearly to zero; 0: none."""
     beta_1: Fraction = 0.9
     """Decay of Adam's first moment."""
     beta_2: Fraction = 0.98
@@ -261,10 +311,11 @@ class OptimizerConfig:
     epsilon: PositiveNumber = 1e-9
     """Added to the root of Adam's second moment."""
     clip_norm: Number = 0.0
-    """Largest global norm of the gradient; 0: no clipping."""
-    skip_spikes: Number = 0.0
-    """Skip an update whose gradient is longer than so many times the usual, such as 10 (as by hand
-    in PaLM; Chowdhery et al., 2022, section 5.1); 0: none but those that are no numbers."""
+    """Largest global norm of the gradient, to which longer ones are scaled down; 0: no clipping."""
+    spike_threshold: Number = 0.0
+    """Skip an update whose gradient norm exceeds this many times the average norm, such as 10 (done
+    by hand for PaLM; Chowdhery et al., 2022, section 5.1); 0: skip only updates with a non-finite
+    loss or gradient."""
 
 
 @dataclass(frozen=True)
@@ -274,44 +325,41 @@ class TrainConfig:
     steps: Positive = 100_000
     """Updates in the whole run."""
     seed: Count = 0
-    """Of initialisation, dropout and data order."""
+    """Random seed of initialisation, dropout and data order."""
     label_smoothing: Fraction = 0.1
-    """Epsilon_ls of section 5.4."""
-    r_drop: Annotated[float, Limit(0, highest=1000)] = 0.0
+    """Epsilon_ls of section 5.4; 0: none."""
+    r_drop: UpToThousand = 0.0
     """Weight of the divergence between two passes with different dropout, such as 5, in two to
     three times the time (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); 0: one
     pass."""
     ema_decay: Fraction = 0.0
-    """Validate, keep and translate with an exponential moving average of the weights, such as 0.999
-    (Polyak and Juditsky, 1992); 0: with the last ones."""
+    """Decay of a moving average of the weights, such as 0.999, which is validated, kept and
+    translated with (Polyak and Juditsky, 1992); 0: no average."""
     micro_batches: Positive = 1
-    """Parts in which a batch passes through the model before one update (gradient accumulation)."""
+    """Gradient accumulation: micro-batches per update, which pass through the model in turn."""
     shard_state: bool = False
-    """Split parameters and Adam's moments over the devices, instead of keeping all on each (ZeRO;
+    """Shard parameters and optimizer state over the devices, instead of a copy on each (ZeRO;
     Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054)."""
     log_every: Positive = 100
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000
     """Updates between validations, each followed by a checkpoint."""
     best_by: Literal["auto", "bleu", "chrf", "loss", "accuracy"] = "auto"
-    """Which score of the validation set says what the best checkpoint is. auto: of translators
-    BLEU, or chrF where less than half of the references have four words; of others the loss."""
+    """Score of the validation set that selects the best checkpoint. auto: BLEU for translators, or
+    chrF if less than half of the references have four words; the loss for other models."""
     validation_beam_size: BeamSize = 1
-    """Beam of the validation BLEU; 1: greedy."""
+    """Beam size of the validation BLEU; 1: greedy."""
     patience: Count = 0
-    """End training after so many validations in a row without a better `best_by`; 0: never."""
+    """End training after this many validations in a row without a better `best_by`; 0: never."""
     keep_last: Positive = 5
-    """Newest checkpoints kept."""
+    """Newest checkpoints to keep."""
     keep_best: Positive = 1
-    """Best checkpoints kept (`best_by`)."""
-    origin: Derived[str] = ""
-    """The run that the first weights came from; filled in by --from."""
+    """Best checkpoints to keep, by `best_by`."""
     average_last: Positive = 5
     """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
 
-
-FORMER_DEFAULTS = {"train.best_by": "bleu"}
-"""What the absence of a setting means in runs that were begun before its default changed."""
+    origin: Derived[str] = ""
+    """The run that the first weights came from (`--from`)."""
 
 
 @dataclass(frozen=True)
@@ -319,54 +367,54 @@ class DecodeConfig:
     """Beam search as in section 6.1."""
 
     beam_size: BeamSize = 4
-    """Hypotheses kept; 1: greedy."""
+    """Hypotheses per sentence; 1: greedy."""
     alpha: Annotated[float, Limit(0, highest=10)] = 0.6
     """Strength of the length normalisation; 0: none."""
     normalisation: Literal["gnmt", "length"] = "gnmt"
     """What log-probabilities are divided by: ((5 + length) / 6)^alpha or length^alpha."""
     stop: Literal["bound", "full", "heuristic"] = "bound"
-    """When a sentence is done: no open hypothesis can still win; beam_size have ended; beam_size
-    have ended and no open one would be better than the worst of them, if it ended now (the rule of
-    Hugging Face's transformers)."""
-    max_extra_length: Annotated[int, Limit(0, below=100_001)] = 50
-    """Longest output, EOS included: source tokens (times length_ratio) plus this."""
-    length_ratio: Derived[Annotated[float, Limit(1, highest=100_000)]] = 1.0
-    """Target tokens that the limit of the output allows for each source token; filled in from the
-    training pairs by train.py."""
-    longest_target: Derived[Count] = 0
-    """With a length_ratio above 1, source tokens times it count up to this: the longest target that
-    was trained on; filled in by train.py."""
-    max_length: Annotated[int, Limit(0, below=100_001)] = 0
-    """Longest output whatever the source, EOS included; 0: as max_extra_length says."""
+    """When a sentence is finished: no unfinished hypothesis can still win; beam_size hypotheses
+    have ended; beam_size have ended and no unfinished one would beat the worst of them if it ended
+    now (the rule of Hugging Face's transformers)."""
+    max_extra_length: Length = 50
+    """Longest output in tokens, EOS included: source tokens (times length_ratio) plus this."""
+    max_length: Length = 0
+    """Longest output in tokens, EOS included, whatever the source; 0: max_extra_length decides."""
     forced_end: bool = False
-    """The last token that max_length allows is EOS, and counts as certain (transformers' Marian);
-    else hypotheses without an end come behind those that have one."""
+    """Force EOS at max_length with log-probability 0 (transformers' Marian); otherwise unfinished
+    hypotheses rank last."""
     forbidden: tuple[Count, ...] = ()
-    """Tokens that are never chosen, by number, besides PAD and BOS."""
+    """Token ids that are never chosen, besides PAD and BOS."""
     renormalise: bool = False
-    """Share the probability of what is never chosen among the other tokens, in scores."""
-    min_length: Annotated[int, Limit(0, below=100_001)] = 0
+    """Distribute the probability of tokens that are never chosen over the others, in scores."""
+    min_length: Length = 0
     """Fewest tokens of a translation before its EOS."""
     no_repeat_ngram: NgramOrder = 0
-    """No n-gram of so many tokens occurs twice in a translation (Paulus et al., 2018,
-    https://arxiv.org/abs/1705.04304); 0: any may."""
+    """No n-gram of this length occurs twice in a translation (Paulus et al., 2018,
+    https://arxiv.org/abs/1705.04304); 0: repetition is allowed."""
     repetition_penalty: Penalty = 1.0
-    """Log-probabilities of tokens that a translation has already are multiplied by this (Keskar et
-    al., 2019, https://arxiv.org/abs/1909.05858); 1: nothing is changed."""
+    """Factor on the log-probability of tokens that a translation already has (Keskar et al., 2019,
+    https://arxiv.org/abs/1909.05858); 1: none."""
     max_source_length: Positive = 1024
-    """Longest source, in tokens. A longer text is translated sentence by sentence; of a longer
-    sentence what is beyond is cut off, with a warning."""
+    """Longest source, in tokens. A longer text is translated sentence by sentence; a longer
+    sentence is truncated, with a warning."""
     batch_sentences: Positive = 32
-    """Sentences decoded together, in each of the two batches under way."""
+    """Sentences decoded together, in each of the two batches that run at a time."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"
     """Precision of weights and matrix products while decoding; model: as in training."""
+
+    length_ratio: Derived[Annotated[float, Limit(1, highest=100_000)]] = 1.0
+    """Target tokens that the limit of the output allows for each source token."""
+    longest_target: Derived[Count] = 0
+    """With a length_ratio above 1, source tokens times it count up to this, the longest target that
+    was trained on."""
     copy_without_letters: Derived[bool] = False
-    """A line without a letter, such as a number or a timestamp, is its own translation; filled in
-    by train.py: true unless the training pairs translate such lines otherwise."""
+    """Copy a line without a letter, such as a number or a timestamp, instead of translating it: on
+    unless the training pairs translate such lines otherwise."""
 
 
 DERIVED_FROM_PAIRS = ("length_ratio", "longest_target", "copy_without_letters")
-"""Settings of `decode` that train.py fills in from the training pairs."""
+"""The derived fields of `decode`, which follow from the training pairs."""
 
 
 @dataclass(frozen=True)
@@ -374,28 +422,29 @@ class GenerateConfig:
     """How generate.py continues a text, or fills in its blanks."""
 
     max_tokens: Annotated[int, Limit(1, below=100_001)] = 100
-    """Most tokens that are added to a text."""
+    """Most tokens to add to a text."""
     samples: BeamSize = 1
-    """Continuations of each text, drawn from the model's probabilities."""
-    temperature: Annotated[float, Limit(0, highest=1000)] = 1.0
-    """What logits are divided by: below 1 likely tokens become likelier; 0: the likeliest alone."""
+    """Continuations of each text, sampled from the model's probabilities."""
+    temperature: UpToThousand = 1.0
+    """Divisor of the logits: below 1 likely tokens become likelier; 0: the likeliest token
+    alone."""
     top_k: Count = 0
-    """Draw among so many of the likeliest tokens; 0: among all."""
+    """Sample from this many of the likeliest tokens; 0: from all."""
     top_p: Annotated[float, Limit(0, above=True, highest=1)] = 1.0
-    """Draw among the likeliest tokens that together have at least this probability."""
+    """Sample from the likeliest tokens that together have at least this probability; 1: all."""
     seed: Count = 0
-    """Of what is drawn; a line's continuations depend on it and on the number of the line."""
+    """Random seed; a line's continuations depend on it and on the number of the line."""
     beam_size: Annotated[int, Limit(0, below=1001)] = 0
-    """Search for the likeliest continuations with a beam, instead of drawing; 1: greedy. It ends
-    with the line, also in a run with `data.windows`."""
-    min_length: Annotated[int, Limit(0, below=100_001)] = 0
-    """Fewest tokens that are added."""
+    """Search for the likeliest continuations with a beam of this size, up to the end of the line
+    also in a run with `data.windows`; 1: greedy; 0: sample instead."""
+    min_length: Length = 0
+    """Fewest tokens to add."""
     no_repeat_ngram: NgramOrder = 0
-    """Never add the same so many tokens in a row twice; 0: as often as it likes."""
+    """No n-gram of this length is added twice; 0: repetition is allowed."""
     repetition_penalty: Penalty = 1.0
-    """Factor on the log-probability of tokens that have been added before, such as 1.2."""
+    """Factor on the log-probability of tokens that were added before, such as 1.2; 1: none."""
     words: Positive = 5
-    """Likeliest words that are shown for each blank."""
+    """Likeliest words to show for each blank."""
     log_probs: bool = False
     """Begin each continuation with its log-probability, in nats, and a tab."""
 
@@ -410,25 +459,36 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
-    def with_vocabularies(self, source_size: int, target_size: int, digest: str = "") -> "Config":
-        """The config with what its tokenizers turned out to be; of a classifier's target, PAD is
-        none of the classes."""
-        labels = bool(self.data.label_column)
-        sizes = {
-            "source_vocab_size": source_size,
-            "target_vocab_size": source_size if labels else target_size,
-            "classes": target_size - 1 if labels else 0,
+    def with_settings(self, settings: Mapping[str, object]) -> "Config":
+        """The config with other values of some settings, by section.name."""
+        sections: dict[str, dict] = {}
+        for name, value in settings.items():
+            section, _, field_name = name.partition(".")
+            sections.setdefault(section, {})[field_name] = value
+        changed = {
+            name: dataclasses.replace(getattr(self, name), **values)
+            for name, values in sections.items()
         }
-        return dataclasses.replace(
-            self,
-            model=dataclasses.replace(self.model, **sizes),
-            data=dataclasses.replace(self.data, vocabulary=digest),
+        return dataclasses.replace(self, **changed)
+
+    def with_vocabularies(self, source_size: int, target_size: int, digest: str = "") -> "Config":
+        """The config with the derived fields of its tokenizers; PAD in a classifier's target is
+        not a class."""
+        labels = bool(self.data.label_column)
+        return self.with_settings(
+            {
+                "model.source_vocab_size": source_size,
+                "model.target_vocab_size": source_size if labels else target_size,
+                "model.classes": target_size - 1 if labels else 0,
+                "data.vocabulary": digest,
+            }
         )
 
     def with_derived_of(self, run: "Config") -> "Config":
-        """The config with what `decode` has of the training pairs of a run."""
-        derived = {name: getattr(run.decode, name) for name in DERIVED_FROM_PAIRS}
-        return dataclasses.replace(self, decode=dataclasses.replace(self.decode, **derived))
+        """The config with the derived fields of `decode` of a run."""
+        return self.with_settings(
+            {f"decode.{name}": getattr(run.decode, name) for name in DERIVED_FROM_PAIRS}
+        )
 
 
 def by_name(config: Config) -> dict[str, object]:
@@ -437,6 +497,15 @@ def by_name(config: Config) -> dict[str, object]:
         f"{section.name}.{name}": value
         for section in dataclasses.fields(Config)
         for name, value in vars(getattr(config, section.name)).items()
+    }
+
+
+def annotations() -> dict[str, object]:
+    """The type annotation of every setting, as section.name -> annotation."""
+    return {
+        f"{section}.{name}": hint
+        for section, kind in typing.get_type_hints(Config).items()
+        for name, hint in typing.get_type_hints(kind, include_extras=True).items()
     }
 
 

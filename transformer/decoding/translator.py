@@ -47,7 +47,7 @@ from transformer.decoding.search import (
 from transformer.decoding.sentences import split_sentences
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache
-from transformer.model.encoder_decoder import encode, widened
+from transformer.model.encoder_decoder import encode, pad_memory
 from transformer.model.params import Params
 
 BATCHES_AT_ONCE = 2
@@ -392,7 +392,7 @@ def begin_search(
     limits = longest_output(models, settings, tokens, given)
     limits = jnp.where(tokens > 0, limits, 0)
     caches = tuple(
-        init_cache(*member, widened(memory, reach), len(source), 0, settings.beam_size)
+        init_cache(*member, pad_memory(memory, reach), len(source), 0, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
     max_length = longest_output(models, settings, reach)

@@ -8,8 +8,7 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 tokenizer of the project has these ids."""
 
 
-@struct.dataclass
-class Batch:
+class Batch(struct.PyTreeNode):
     """Sentence pairs as int32 ids, padded on the right with PAD to one shape.
 
     source      [B, S]  the source, then EOS: what the encoder reads, or None

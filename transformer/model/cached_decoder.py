@@ -1,5 +1,7 @@
 """The decoder one token at a time, with the keys and values of earlier tokens kept in a cache."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -25,9 +27,9 @@ from transformer.model.params import Norm, Params, output_layer, unstack
 def decoding_params(config: ModelConfig, params: Params) -> Params:
     """The parameters for a loop around `decode_step`.
 
-    In the precision of the matrix products, but for norms: else each weight would be cast at every
-    token. The decoder's layers one by one: else each would be copied out of its stack, at every
-    token if the stack goes into the loop, at every sentence if it is unrolled before.
+    All but norms have the precision of matrix products, so that no weight is cast at every token.
+    The decoder's layers are a tuple, so that none is copied out of a stack: at every token if the
+    stack goes into the loop, at every sentence if it is unrolled before.
     """
 
     def is_norm(node):
@@ -37,12 +39,10 @@ def decoding_params(config: ModelConfig, params: Params) -> Params:
         return leaf if is_norm(leaf) else leaf.astype(config.dtype)
 
     params = jax.tree.map(cast, params, is_leaf=is_norm)
-    decoder = params.decoder
-    return params.replace(decoder=decoder.replace(layers=unstack(decoder)))
+    return params.replace(decoder=params.decoder.replace(layers=unstack(params.decoder)))
 
 
-@struct.dataclass
-class DecodeCache:
+class DecodeCache(struct.PyTreeNode):
     """The decoder's state between tokens, for B sentences of W hypotheses each.
 
     Keys and values never move. When a beam search reorders its hypotheses, only `ancestry` does:
@@ -51,10 +51,10 @@ class DecodeCache:
     sentences can be replaced (`admit`).
 
     layers    a LayerCache for each layer, of L * W tokens (token t of hypothesis w is in row
-              t % L * W + w), and of a memory of S tokens, computed once a sentence, or None
+              t % L * W + w), and of a memory of S tokens, computed once per sentence, or None
     ancestry  [B, W, L] int32
-    begins    [B], at which position each sentence begins
-    position  how many target tokens have been read
+    begins    [B]  the position at which each sentence begins
+    position  target tokens read so far
     """
 
     layers: tuple[LayerCache, ...]
@@ -76,6 +76,7 @@ def init_cache(
     beam_size: int = 1,
 ) -> DecodeCache:
     """An empty cache for `length` target tokens of a batch, with the memory of each layer."""
+    layers: Any = params.decoder.layers
     heads, width = config.num_heads, config.d_model // config.num_heads
     tokens, dtype = length * beam_size, _cache_dtype(config)
     empty = KeyValue(
@@ -84,8 +85,7 @@ def init_cache(
     )
     return DecodeCache(
         layers=tuple(
-            LayerCache(empty, _cached(config, layer_memory(layer, memory)))
-            for layer in params.decoder.layers
+            LayerCache(empty, _cached(config, layer_memory(layer, memory))) for layer in layers
         ),
         ancestry=jnp.zeros((batch, beam_size, length), jnp.int32),
         begins=jnp.zeros(batch, jnp.int32),
@@ -94,8 +94,8 @@ def init_cache(
 
 
 def _cache_dtype(config: ModelConfig) -> str:
-    """float32 on a CPU whatever the precision of the model: 16-bit caches would be converted to 32
-    bits and back at every token, which takes longer than all that they save."""
+    """float32 on a CPU, whatever the precision of the model: 16-bit caches would be converted to 32
+    bits and back at every token, which costs more than they save."""
     return "float32" if jax.default_backend() == "cpu" else config.dtype
 
 
@@ -111,7 +111,7 @@ def prefill(
 ) -> DecodeCache:
     """Reads prompts of P tokens at once into an empty cache, where all hypotheses share them.
 
-    Padding stands on the left, so that all prompts end together.
+    Prompts are padded on the left, so that all end at the same position.
     """
     length, beam = prompts.shape[1], cache.ancestry.shape[1]
     begins = (prompts == PAD).sum(-1)
@@ -138,10 +138,10 @@ def _first_hypothesis(kept: KeyValue, kv: KeyValue, beam: int) -> KeyValue:
 def decode_step(
     config: ModelConfig, params: Params, cache: DecodeCache, tokens: Int[Array, "R"]
 ) -> tuple[Float[Array, "R V"], DecodeCache]:
-    """Reads one token a hypothesis; returns the logits for the next one, and the cache with it.
+    """Reads one token per hypothesis; returns the logits for the next one, and the updated cache.
 
-    R = B * W. To the layers, the W hypotheses of a sentence are W positions that read its memory
-    together; the mask keeps each to its own past.
+    R = B * W. To the layers, the W hypotheses of a sentence are W positions of one sentence; the
+    mask restricts each to its own ancestors.
     """
     batch, beam, length = cache.ancestry.shape
     own = jnp.broadcast_to(jnp.arange(beam)[:, None], (batch, beam, 1))
@@ -162,7 +162,7 @@ def decode_step(
 def ancestry_mask(
     ancestry: Int[Array, "B W L"], ages: Int[Array, "L"], positions: Int[Array, "B 1"]
 ) -> Bool[Array, "B 1 W LW"]:
-    """True where a hypothesis looks at its own token or an ancestor's.
+    """True where a hypothesis attends to its own token or an ancestor's.
 
     `ages`: how many tokens ago each slot was written; `positions`: how many tokens each sentence
     had before.
@@ -183,11 +183,10 @@ def reorder(cache: DecodeCache, rows: Int[Array, "R"]) -> DecodeCache:
 def required_capacity(
     position: Int[Array, ""], begins: Int[Array, "B"], done: Bool[Array, "B"]
 ) -> Int[Array, ""]:
-    """How many tokens a cache must hold, so that the next token of each sentence overwrites none of
-    an unfinished sentence.
+    """The capacity, in tokens, with which the next token overwrites none of an unfinished sentence.
 
-    It reads only `position` and `begins` of the cache: otherwise it would be compiled for each
-    capacity.
+    It reads only `position` and `begins` of the cache, so that it is compiled once for all
+    capacities.
     """
     return jnp.where(done, 1, position - begins + 1).max()
 

@@ -1,4 +1,4 @@
-"""Figure 1: the encoder and the decoder, together or one of them alone."""
+"""Figure 1: the encoder and the decoder, together or alone."""
 
 from functools import partial
 
@@ -36,8 +36,7 @@ from transformer.model.params import (
 from transformer.model.primitives import contract
 
 
-@struct.dataclass
-class Memory:
+class Memory(struct.PyTreeNode):
     """What the encoder hands to the decoder.
 
     states  [B, S, D]     the source, encoded
@@ -50,17 +49,15 @@ class Memory:
     lengths: Array
 
 
-@struct.dataclass
-class LayerMemory:
-    """The memory as one layer sees it: the keys and values of its cross-attention, and the mask."""
+class LayerMemory(struct.PyTreeNode):
+    """What the cross-attention of one layer reads: keys and values of the memory, and its mask."""
 
     kv: KeyValue
     mask: Array
 
 
-@struct.dataclass
-class AttentionWeights:
-    """How much each position looks at others; a leading axis N where they are of all layers.
+class AttentionWeights(struct.PyTreeNode):
+    """The weights of a layer, or with a leading axis N those of all layers.
 
     own    [B, H, T, L]  self-attention
     cross  [B, H, T, S]  cross-attention, or None
@@ -70,33 +67,24 @@ class AttentionWeights:
     cross: Array | None
 
 
-@struct.dataclass
-class Past:
-    """Keys and values of earlier positions, and the row where the next ones are written."""
-
-    kv: KeyValue
-    row: Array
-
-
-@struct.dataclass
-class LayerCache:
+class LayerCache(struct.PyTreeNode):
     """What a layer of the decoder keeps between tokens: the keys and values of earlier tokens, and
-    the memory as it sees it, or None."""
+    what its cross-attention reads, or None."""
 
     kv: KeyValue
     memory: LayerMemory | None
 
 
-@struct.dataclass
-class Context:
-    """Where the tokens that a stack reads stand, and what self-attention may look at.
+class Context(struct.PyTreeNode):
+    """Positions of the tokens that a stack reads, and what self-attention may attend to.
 
     positions [#B, T]
-    mask      [#B, 1, #T, L]  true where a token may look at a key
+    mask      [#B, 1, #T, L]  true where a token may attend to a key
     offsets   [#B, #T, L]     how far each key is behind (negative) or ahead of each token
     layers    the cache of each layer, or None
-    row       where in these caches the keys and values of the tokens are written, which then look
-              at all that is there; None: they look at each other alone
+    row       where in these caches the keys and values of the tokens are written; the tokens attend
+              to all that is cached. None: they attend to each other alone
+    cached    within one layer, its cached keys and values if there is a row
     """
 
     positions: Array
@@ -104,6 +92,7 @@ class Context:
     offsets: Array
     layers: tuple[LayerCache, ...] | None = None
     row: Array | None = None
+    cached: KeyValue | None = None
 
 
 def predict(
@@ -116,9 +105,9 @@ def predict(
 def output_states(
     config: ModelConfig, params: Params, batch: Batch, key: Key[Array, ""] | None = None
 ) -> Float[Array, "B T D"]:
-    """What the logits are made of, at every position of `batch.target_out`.
+    """The input of the output layer, at every position of `batch.target_out`.
 
-    The parameters say what is read: the source where there is an encoder, `target_in` where there
+    The parameters determine what is read: the source if there is an encoder, `target_in` if there
     is a decoder. An encoder alone predicts its own tokens, or a class at the only position.
     """
     encoder_key, decoder_key = split(key, 2)
@@ -143,7 +132,7 @@ def encode(
 def run_encoder(
     config: ModelConfig, params: Params, source: Int[Array, "B S"], key=None
 ) -> tuple[Memory, AttentionWeights]:
-    """The encoder stack: what it hands to the decoder, and the weights of all layers."""
+    """The encoder stack: its memory, and the attention weights of all layers."""
     embedding_key, stack_key = split(key, 2)
     context = context_of(padding_mask(source))
     x = embed_source(config, params.embedding, source, context.positions, embedding_key)
@@ -174,20 +163,19 @@ def decode(
     of all layers the keys and values of self-attention, and the weights: along a leading axis, or
     in tuples where the layers are in one.
 
-    Without `context`, the tokens are whole targets and each looks at those before it: teacher
-    forcing. A context with caches is made of prompts and of single tokens (`cached_decoder`), and
-    the memory is in there.
+    Without `context`, the tokens are whole targets, and each attends to those before it: teacher
+    forcing. For prompts and single tokens (`cached_decoder`) the context has caches, which include
+    the memory.
     """
     embedding_key, stack_key = split(key, 2)
     context = context_of(causal_mask(tokens.shape[1])) if context is None else context
     x = embed_target(config, params.embedding, tokens, context.positions, embedding_key)
 
     def layer(x, inputs):
-        params, key, *cached = inputs
-        past, seen = None, cached[0].memory if cached else layer_memory(params, memory)
-        if context.row is not None:
-            past = Past(cached[0].kv, context.row)
-        x, kv, weights = run_layer(config, params, x, context, seen, past, key)
+        params, key, *cache = inputs
+        read = cache[0].memory if cache else layer_memory(params, memory)
+        own = context if context.row is None else context.replace(cached=cache[0].kv)
+        x, kv, weights = run_layer(config, params, x, own, read, key)
         return x, (kv, weights)
 
     x, (kv, weights) = run_stack(config, layer, x, params.decoder, stack_key, context.layers)
@@ -195,7 +183,7 @@ def decode(
 
 
 def context_of(mask: Bool[Array, "#B 1 #T T"]) -> Context:
-    """Tokens at positions 0, 1, ... that look at each other as the mask allows."""
+    """Tokens at positions 0, 1, ... that attend to each other as the mask allows."""
     positions = jnp.arange(mask.shape[-1])[None]
     return Context(positions, mask, offsets_between(positions, positions))
 
@@ -206,20 +194,16 @@ def run_layer(
     x: Float[Array, "B T D"],
     context: Context,
     memory: LayerMemory | None = None,
-    past: Past | None = None,
     key: Key[Array, ""] | None = None,
 ) -> tuple[Float[Array, "B T D"], KeyValue, AttentionWeights]:
     """Self-attention, cross-attention if there is a memory, feed-forward: a layer of either stack.
 
-    With a mask of padding it encodes, with one that is causal it decodes. With `past`,
-    self-attention also looks at earlier positions. Returns the output, the keys and values that
-    self-attention looked at, and the weights of both attentions.
+    With a padding mask it encodes, with a causal mask it decodes. Returns the output, the keys and
+    values that self-attention attended to, and the weights of both attentions.
     """
     self_key, self_sum_key, inner_key, last_key, cross_key, cross_sum_key = split(key, 6)
     attend_to = partial(
-        multi_head_attention,
-        dropout_rate=config.attention_dropout,
-        accelerator=config.accelerator,
+        multi_head_attention, dropout_rate=config.attention_dropout, accelerator=config.accelerator
     )
     positions = context.positions if config.positions == "rotary" else None
     cross = None
@@ -227,8 +211,8 @@ def run_layer(
     def self_attention(x):
         attention, mask, offsets = params.self_attention, context.mask, context.offsets
         kv = key_value(attention, x, positions)
-        if past is not None:
-            kv = extend(past, kv)
+        if context.cached is not None:
+            kv = write(context.cached, context.row, kv)
         values, weights = attend_to(attention, x, kv, mask, offsets, positions, key=self_key)
         return values, (kv, weights)
 
@@ -252,10 +236,10 @@ def run_layer(
 
 
 def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack, key, caches=None):
-    """`layer`, a function of x and of its parameters, key and cache, for each layer of the stack.
+    """Applies `layer`, a function of x and of (parameters, key, cache), for each layer of a stack.
 
-    Returns what the last made of x, and what else each returned: along a leading axis, or of layers
-    in a tuple in tuples.
+    Returns the last x, and the other results of all layers: along a leading axis, or in tuples if
+    the layers are in one.
     """
     if isinstance(stack.layers, tuple):
         keys, extras = split(key, len(stack.layers)), []
@@ -265,9 +249,9 @@ def run_stack(config: ModelConfig, layer, x: Float[Array, "B T D"], stack: Stack
         return x, tuple(zip(*extras))
     count = jax.tree.leaves(stack.layers)[0].shape[0]
     keys = None if key is None else jax.random.split(key, count)
-    if config.recompute:  # in a loop: between layers written out XLA would find them alike
+    if config.recompute:  # in a loop: of unrolled layers XLA would merge both computations
         return jax.lax.scan(jax.checkpoint(layer, prevent_cse=False), x, (stack.layers, keys))
-    # Written out: a loop would copy what each layer keeps into stacks, and back out of them.
+    # Unrolled: a loop would copy the residuals of each layer into stacks, and back out of them.
     return jax.lax.scan(layer, x, (stack.layers, keys), unroll=True)
 
 
@@ -279,7 +263,7 @@ def layer_memory(params: Layer, memory: Memory | None) -> LayerMemory | None:
         return LayerMemory(key_value(params.cross_attention, memory.states), memory.mask)
 
 
-def widened(memory: Memory, length: int) -> Memory:
+def pad_memory(memory: Memory, length: int) -> Memory:
     """The same memory with padding up to `length` source positions."""
     more = length - memory.states.shape[1]
     return memory.replace(
@@ -288,12 +272,12 @@ def widened(memory: Memory, length: int) -> Memory:
     )
 
 
-def extend(past: Past, kv: KeyValue) -> KeyValue:
-    """The past with `kv` written at its row, in the precision of the past."""
-    k, v = kv.k.astype(past.kv.k.dtype), kv.v.astype(past.kv.v.dtype)
+def write(cached: KeyValue, row: Array, kv: KeyValue) -> KeyValue:
+    """The cached keys and values with new ones from a row on, in the precision of the cache."""
+    k, v = kv.k.astype(cached.k.dtype), kv.v.astype(cached.v.dtype)
     return KeyValue(
-        jax.lax.dynamic_update_slice_in_dim(past.kv.k, k, past.row, axis=3),
-        jax.lax.dynamic_update_slice_in_dim(past.kv.v, v, past.row, axis=2),
+        jax.lax.dynamic_update_slice_in_dim(cached.k, k, row, axis=3),
+        jax.lax.dynamic_update_slice_in_dim(cached.v, v, row, axis=2),
     )
 
 
@@ -303,17 +287,15 @@ def offsets_between(queries: Int[Array, "#B T"], keys: Int[Array, "#B S"]) -> In
 
 
 def embed_source(config: ModelConfig, embedding: Embedding, tokens, positions, key=None):
-    """What the encoder reads: embeddings of source tokens with their positions, [B, S, D]."""
-    return _embed(
-        config, tables(embedding).source, embedding.source_positions, tokens, positions, key
-    )
+    """The input of the encoder: embeddings of source tokens and their positions, [B, S, D]."""
+    table, learned = tables(embedding).source, embedding.source_positions
+    return _embed(config, table, learned, tokens, positions, key)
 
 
 def embed_target(config: ModelConfig, embedding: Embedding, tokens, positions, key=None):
-    """What the decoder reads: embeddings of target tokens with their positions, [B, T, D]."""
-    return _embed(
-        config, tables(embedding).target, embedding.target_positions, tokens, positions, key
-    )
+    """The input of the decoder: embeddings of target tokens and their positions, [B, T, D]."""
+    table, learned = tables(embedding).target, embedding.target_positions
+    return _embed(config, table, learned, tokens, positions, key)
 
 
 def _embed(config, table, learned, tokens, positions, key) -> Float[Array, "B T D"]:
@@ -330,7 +312,7 @@ def logits(output: OutputLayer, x: Float[Array, "B T D"]) -> Float[Array, "B T V
 
 
 def mean_state(memory: Memory) -> Float[Array, "B 1 D"]:
-    """The mean of the states at real tokens, float32: what a classifier judges a sentence by."""
+    """The mean of the states at real tokens, float32: the input of a classifier."""
     with jax.named_scope("mean_state"):
         real = memory.mask[:, 0, 0, :, None]
         states = jnp.where(real, memory.states.astype(jnp.float32), 0)
@@ -338,5 +320,5 @@ def mean_state(memory: Memory) -> Float[Array, "B 1 D"]:
 
 
 def final_norm(config: ModelConfig, norm: Norm | None, x: Float[Array, "B T D"]) -> Array:
-    """With pre-norm the sum of all sublayers is normalised once more."""
+    """With pre-norm the output of a stack is normalised once more; post-norm has no such norm."""
     return x if norm is None else layer_norm(config, norm, x)

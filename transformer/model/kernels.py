@@ -1,7 +1,7 @@
-"""Attention as one kernel that never holds the weights (Dao et al., 2022), where a device has one.
+"""Attention as one kernel that never stores the weights (Dao et al., 2022), where a device has one.
 
-`layers.attend` is what these compute, and the oracle of their tests. Neither takes a bias or drops
-weights; both compute in 16 bits.
+The kernels compute what `layers.attend` does, the oracle of their tests. Neither supports a bias or
+dropout on the weights; both compute in 16 bits.
 """
 
 import math
@@ -18,10 +18,10 @@ LONG = {"gpu": 96, "tpu": 256}
 """Queries and keys from which the kernel is quicker than products, by the kind of accelerator:
 measured (benchmarks/attention.py) and, for TPUs, estimated (benchmarks/compiled.py)."""
 LANES = 128
-"""A TPU's kernel takes so many queries and keys at once, or a multiple."""
+"""A TPU's kernel takes multiples of this many queries and keys."""
 LARGEST_BLOCK = 512
 WIDEST = {"gpu": 128, "tpu": 1024}
-"""Of a head's width: what cuDNN takes on every GPU, and what was tried on TPUs."""
+"""Largest width of a head: what cuDNN supports on every GPU, and what was tried on TPUs."""
 
 
 def fits_kernel(
@@ -58,8 +58,8 @@ def _attend_on_gpu(q, k, v, mask):
     """cuDNN's, on NVIDIA's GPUs, which takes even numbers of queries and keys."""
     queries = q.shape[2]
     mask = jnp.broadcast_to(mask, (*mask.shape[:2], queries, k.shape[2]))
-    mask = _filled_up(_filled_up(mask, 2, multiple=2), 3, multiple=2)
-    q, k, v = (_filled_up(array, 2, multiple=2).swapaxes(1, 2) for array in (q, k, v))
+    mask = _padded(_padded(mask, 2, multiple=2), 3, multiple=2)
+    q, k, v = (_padded(array, 2, multiple=2).swapaxes(1, 2) for array in (q, k, v))
     values = jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn")
     return values.swapaxes(1, 2)[:, :, :queries]
 
@@ -78,9 +78,9 @@ def _attend_on_tpu(q, k, v, mask):
 
 
 def _splash(make_mask, q, k, v, real):
-    """Queries and keys filled up to whole blocks; those keys count as padding."""
+    """Queries and keys are padded to whole blocks; the added keys count as padding."""
     _, heads, queries, width = q.shape
-    q, k, v = (_filled_up(array, axis=2) for array in (q / math.sqrt(width), k, v))
+    q, k, v = (_padded(array, axis=2) for array in (q / math.sqrt(width), k, v))
     shape = q.shape[2], k.shape[2]
     kernel = splash.make_splash_mha(
         splash.MultiHeadMask([make_mask(shape)] * heads),
@@ -93,26 +93,25 @@ def _splash(make_mask, q, k, v, real):
     def sentence(q, k, v, real):
         return kernel(q, k, v, segment_ids=splash.SegmentIds(is_query, real))
 
-    return jax.vmap(sentence)(q, k, v, _filled_up(real.astype(jnp.int32), axis=1))[:, :, :queries]
+    return jax.vmap(sentence)(q, k, v, _padded(real.astype(jnp.int32), axis=1))[:, :, :queries]
 
 
-def _filled_up(array: Array, axis: int, multiple: int = LANES) -> Array:
-    """With zeros up to a multiple: whole lanes."""
+def _padded(array: Array, axis: int, multiple: int = LANES) -> Array:
+    """The array padded with zeros to a multiple."""
     more = [(0, 0)] * array.ndim
     more[axis] = (0, -array.shape[axis] % multiple)
     return jnp.pad(array, more)
 
 
 def _blocks(queries: int, keys: int) -> splash.BlockSizes:
-    """Forwards and backwards the largest blocks that divide both."""
+    """The largest blocks that divide both, forwards and backwards."""
     q, kv = (math.gcd(length, LARGEST_BLOCK) for length in (queries, keys))
-    return splash.BlockSizes(
-        block_q=q,
-        block_kv=kv,
-        block_kv_compute=kv,
-        block_q_dkv=q,
-        block_kv_dkv=kv,
-        block_kv_dkv_compute=kv,
-        block_q_dq=q,
-        block_kv_dq=kv,
+    of_queries = dict.fromkeys(("block_q", "block_q_dkv", "block_q_dq"), q)
+    of_keys = (
+        "block_kv",
+        "block_kv_compute",
+        "block_kv_dkv",
+        "block_kv_dkv_compute",
+        "block_kv_dq",
     )
+    return splash.BlockSizes(**of_queries, **dict.fromkeys(of_keys, kv))

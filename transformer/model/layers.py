@@ -1,8 +1,8 @@
 """The layers of sections 3.1 to 3.5, each a function of its parameters and its input.
 
-`key=None` means no dropout, everywhere. Masks are true where a query may look at a key. Parameters
-are float32 and are cast where they multiply; only while decoding are they already in the precision
-of the model. Products, softmax, norms and dropout are those of `primitives`.
+`key=None` means no dropout, everywhere. Masks are true where a query may attend to a key.
+Parameters are float32 and are cast where they multiply, except in decoding, where they already have
+the precision of the model. Products, softmax, norms and dropout are those of `primitives`.
 """
 
 import math
@@ -25,10 +25,8 @@ from transformer.model.primitives import contract, dropout, normalise, relu, sof
 Extra = TypeVar("Extra")
 
 
-@struct.dataclass
-class KeyValue:
-    """What attention looks at: keys k [B, H, K, S], transposed for equation 1, and values
-    v [B, H, S, K]."""
+class KeyValue(struct.PyTreeNode):
+    """Keys k [B, H, K, S], transposed for equation 1, and values v [B, H, S, K]."""
 
     k: Array
     v: Array
@@ -45,9 +43,9 @@ def attend(
 ) -> tuple[Float[Array, "B H T Kv"], Float[Array, "B H T S"]]:
     """Scaled dot-product attention, equation 1: softmax(Q K^T / sqrt(d_k)) V.
 
-    `k` is K^T: a cache that holds it so need not transpose it for every token. `bias` is added to
-    the scaled scores. Returns the values and the weights before dropout; where nobody uses the
-    weights, jit leaves them out. A query whose mask is all false looks everywhere.
+    `k` is K^T, so that a cache need not be transposed for every token. `bias` is added to the
+    scaled scores. Returns the values and the weights before dropout; jit removes weights that are
+    not used. A fully masked query attends uniformly.
     """
     scores = contract("bhtk,bhks->bhts", q.astype(k.dtype), k) / math.sqrt(q.shape[-1])
     if bias is not None:
@@ -70,9 +68,9 @@ def multi_head_attention(
 ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
     """Section 3.2.2. Self, masked and cross attention differ only in `kv` and `mask`.
 
-    `offsets` say how far each key is from each query, for relative positions; `positions` are those
-    of the queries, for rotary ones. Returns the output and the attention weights, or no weights
-    where the accelerator has a kernel that fits.
+    `offsets` from each query to each key are for relative positions, `positions` of the queries
+    for rotary ones. Returns the output and the attention weights, or None for the weights if the
+    accelerator has a kernel that fits.
     """
     q = rotated(project(x, params.w_q, params.b_q), positions).swapaxes(1, 2)
     bias = None if params.offset_bias is None else offset_bias(params.offset_bias, offsets)
@@ -96,16 +94,15 @@ def key_value(
 def rotated(
     x: Float[Array, "B T H K"], positions: Int[Array, "#B #T"] | None
 ) -> Float[Array, "B T H K"]:
-    """Numbers 2i and 2i + 1 of each head turned by the angle position / 10000^(2i/K) (Su et al.,
-    2021, equation 34), so that a score depends on how far apart query and key are; None: unturned.
-    """
+    """Features 2i and 2i + 1 of each head rotated by the angle position / 10000^(2i/K) (Su et al.,
+    2021, equation 34), so that a score depends on the distance of query and key; None: as it is."""
     if positions is None:
         return x
     angles = positions[..., None, None] * 10000 ** (-jnp.arange(0, x.shape[-1], 2) / x.shape[-1])
     even, odd = x[..., ::2].astype(jnp.float32), x[..., 1::2].astype(jnp.float32)
     sin, cos = jnp.sin(angles), jnp.cos(angles)
-    turned = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
-    return turned.reshape(x.shape).astype(x.dtype)
+    pairs = jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+    return pairs.reshape(x.shape).astype(x.dtype)
 
 
 def project(
@@ -118,8 +115,8 @@ def project(
 def offset_bias(
     table: Float[Array, "H O"], offsets: Int[Array, "#B #T S"]
 ) -> Float[Array, "#B H #T S"]:
-    """What a head adds to a score for how far the key is from the query (Shaw et al., 2018; Raffel
-    et al., 2020): O = 2 C + 1 numbers, for offsets from -C to C; those beyond count as C."""
+    """The learned bias of each head for the offset from query to key (Shaw et al., 2018; Raffel et
+    al., 2020): O = 2 C + 1 values, for offsets from -C to C, to which others are clipped."""
     furthest = table.shape[1] // 2
     rows = jnp.clip(offsets, -furthest, furthest) + furthest
     return table[:, rows].swapaxes(0, 1)
@@ -169,7 +166,7 @@ def residual(
 ) -> tuple[Float[Array, "B T D"], Extra]:
     """A sublayer with its residual connection, norm and dropout (sections 3.1 and 5.4).
 
-    Returns the sum and whatever else the sublayer returned.
+    Returns the sum and the other result of the sublayer.
     """
     if config.norm == "pre":
         y, extra = sublayer(layer_norm(config, norm, x))
@@ -202,7 +199,7 @@ def position_encoding(
     config: ModelConfig, learned: Float[Array, "L D"] | None, positions: Int[Array, "*B T"]
 ) -> Float[Array, "*B T D"] | None:
     """What is added to embeddings: rows of the learned table, the sinusoids of section 3.5, or
-    nothing where attention knows the positions."""
+    None if attention itself uses the positions."""
     if config.positions in ("relative", "rotary"):
         return None
     return sinusoids(positions, config.d_model) if learned is None else learned[positions]
@@ -221,7 +218,7 @@ def padding_mask(tokens: Int[Array, "B S"]) -> Bool[Array, "B 1 1 S"]:
 
 
 def causal_mask(length: int) -> Bool[Array, "1 1 T T"]:
-    """True where a position looks at itself or an earlier one (section 3.2.3)."""
+    """True where a position attends to itself or an earlier one (section 3.2.3)."""
     return jnp.tril(jnp.ones((1, 1, length, length), bool))
 
 

@@ -1,15 +1,14 @@
-"""How much the model computes."""
+"""Float operations of the model."""
 
 from transformer.config import ModelConfig
 
 
 def pair_operations(model: ModelConfig, source: int, target: int) -> int:
-    """Float operations of the matrix products of a forward pass with so many tokens, which are
+    """Float operations of the matrix products of a forward pass of a pair with these token counts,
     nearly all of its operations; gradients cost twice as many again.
 
     A weight costs 2 at each position, multiply and add. So does an element of queries and keys, and
-    one of values, for each pair of positions that attention compares; those that causal masks hide
-    are computed too.
+    one of values, for each pair of positions in attention, masked ones included.
     """
     width, encoder, decoder = model.d_model, model.encoder_layers, model.decoder_layers
     cross = decoder if encoder else 0

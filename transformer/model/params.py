@@ -16,16 +16,14 @@ from jax import Array
 from transformer.config import ModelConfig
 
 
-@struct.dataclass
-class Norm:
+class Norm(struct.PyTreeNode):
     """Layer normalisation: scale [D], bias [D]."""
 
     scale: Array
     bias: Array
 
 
-@struct.dataclass
-class Attention:
+class Attention(struct.PyTreeNode):
     """W^Q, W^K [D, H, K], W^V [D, H, K], W^O [H, K, D] (section 3.2.2), and optional biases.
 
     offset_bias [H, 2 C + 1]: relative positions, for offsets from -C to C.
@@ -42,8 +40,7 @@ class Attention:
     offset_bias: Array | None = None
 
 
-@struct.dataclass
-class FeedForward:
+class FeedForward(struct.PyTreeNode):
     """W_1 [D, F], b_1 [F], W_2 [F, D], b_2 [D] (equation 2)."""
 
     w_1: Array
@@ -52,9 +49,8 @@ class FeedForward:
     b_2: Array
 
 
-@struct.dataclass
-class Layer:
-    """A layer of either stack; one that looks at no memory has no cross-attention."""
+class Layer(struct.PyTreeNode):
+    """A layer of either stack; without a memory it has no cross-attention."""
 
     self_attention: Attention
     self_attention_norm: Norm
@@ -64,8 +60,7 @@ class Layer:
     feed_forward_norm: Norm
 
 
-@struct.dataclass
-class Stack:
+class Stack(struct.PyTreeNode):
     """N layers: every leaf with a leading axis N, or for decoding a tuple (`decoding_params`);
     `norm` after the stack with pre-norm only."""
 
@@ -73,10 +68,9 @@ class Stack:
     norm: Norm | None
 
 
-@struct.dataclass
-class Embedding:
-    """Tables [V, D], each None where it shares another (section 3.4) or its side does not exist;
-    `tables` finds them.
+class Embedding(struct.PyTreeNode):
+    """Tables [V, D]; None for one that shares another (section 3.4) or whose side does not exist.
+    `tables` resolves them.
 
     positions: the learned tables [L, D]; output_bias [V].
     """
@@ -89,16 +83,14 @@ class Embedding:
     target_positions: Array | None
 
 
-@struct.dataclass
-class Classifier:
+class Classifier(struct.PyTreeNode):
     """w [D, C + 1], b [C + 1]: from the mean of the encoder's states to C classes; 0 is PAD."""
 
     w: Array
     b: Array
 
 
-@struct.dataclass
-class Params:
+class Params(struct.PyTreeNode):
     """All weights; an absent stack is None."""
 
     embedding: Embedding
@@ -107,8 +99,7 @@ class Params:
     classifier: Classifier | None = None
 
 
-@struct.dataclass
-class OutputLayer:
+class OutputLayer(struct.PyTreeNode):
     """The linear transformation before the softmax: table [V, D], and bias [V] or None."""
 
     table: Array
@@ -124,14 +115,15 @@ class Tables(NamedTuple):
 
 
 def tables(embedding: Embedding) -> Tables:
-    """The three tables; those that are shared are the same."""
+    """The three tables; shared ones are the same array."""
     source = embedding.source
     target = source if embedding.target is None else embedding.target
     return Tables(source, target, target if embedding.output is None else embedding.output)
 
 
 def output_layer(params: Params) -> OutputLayer:
-    """That of the tokens, by default the embedding matrix (section 3.4), or that of the classes."""
+    """The output layer of the tokens, by default the embedding matrix (section 3.4), or of the
+    classes."""
     if params.classifier is not None:
         return OutputLayer(params.classifier.w.T, params.classifier.b)
     return OutputLayer(tables(params.embedding).output, params.embedding.output_bias)
@@ -140,7 +132,7 @@ def output_layer(params: Params) -> OutputLayer:
 def init_params(config: ModelConfig, key: Array) -> Params:
     """Random parameters, float32: Glorot uniform for weights, N(0, 1/D) for embeddings.
 
-    The paper does not say how it starts; this is what its published code does.
+    The paper does not describe its initialisation; this is that of its published code.
     """
     embedding_key, encoder_key, decoder_key = jax.random.split(key, 3)
     encoder_layers, decoder_layers = config.encoder_layers, config.decoder_layers
@@ -221,7 +213,7 @@ def _init_classifier(config: ModelConfig, key: Array) -> Classifier:
 
 
 def with_classifier(params: Params, classifier: Classifier) -> Params:
-    """An encoder that predicted tokens, with a classifier in the place of what made its logits."""
+    """An encoder that predicted tokens, with a classifier in place of its output layer."""
     embedding = params.embedding.replace(output=None, output_bias=None)
     return params.replace(embedding=embedding, classifier=classifier)
 
@@ -262,7 +254,7 @@ def by_name(tree: Any) -> dict[str, Any]:
 
 
 def count_params(params: Params) -> int:
-    """Numbers in all weights together; shapes suffice (jax.eval_shape)."""
+    """The number of parameters; shapes suffice (jax.eval_shape)."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 

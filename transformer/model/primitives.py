@@ -1,7 +1,7 @@
-"""What the layers compute with: products, softmax, normalisation and dropout, with gradients of
-their own where those that JAX derives are slower or keep more.
+"""Products, softmax, normalisation and dropout, with hand-written gradients where those that JAX
+derives are slower or store more.
 
-Each says why. Tests hold each gradient against the one that JAX derives from the formula.
+Each says why. Tests compare each gradient with the one that JAX derives from the formula.
 """
 
 import math
@@ -19,9 +19,9 @@ from jaxtyping import Float, Key, UInt
 def contract(equation: str, a: Array, b: Array) -> Array:
     """The einsum of a and b: b in the precision of a, sums and result in float32.
 
-    Its gradients are such products too, and each has the precision of what it is the gradient of:
-    that of a float32 weight is never rounded. They are written out because those that JAX derives
-    are slower: dW comes transposed, and with 16 bits the products are of 16 with 32 bits.
+    Its gradients are such products too, each in the precision of its input: that of a float32
+    weight is never rounded. They are written by hand because those that JAX derives are slower: dW
+    is transposed, and 16-bit values are multiplied by 32-bit gradients.
     """
     return jnp.einsum(equation, a, b.astype(a.dtype), preferred_element_type=jnp.float32)
 
@@ -39,11 +39,11 @@ def _contract_backward(
 
 
 def _summed_over_rows(equation: str, a: Array, b: Array) -> Array:
-    """`contract`, quickly for the gradient of a weight, which sums over all rows.
+    """`contract` for the gradient of a weight, which sums over all rows.
 
-    XLA transposes the left factor on a CPU, and if it is wide this takes longer than the product.
-    So the other one is put there and the result is transposed, if both together are smaller; the
-    barrier keeps XLA from turning that round again.
+    On a CPU, XLA transposes the left factor, which takes longer than the product if it is wide. So
+    the factors are swapped and the result is transposed, if right factor and result together are
+    smaller; the barrier prevents XLA from undoing that.
     """
     axes_a, axes_b, axes = re.split(",|->", equation)
     free_a, free_b = ("".join(filter(axes.__contains__, own)) for own in (axes_a, axes_b))
@@ -66,7 +66,8 @@ contract.defvjp(lambda equation, a, b: (contract(equation, a, b), (a, b)), _cont
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def softmax(scores: Float[Array, "*B S"], dtype: Any) -> Float[Array, "*B S"]:
-    """Computed in float32, kept in the precision that it is used in."""
+    """Softmax computed in float32, in the precision in which it is used; its gradient needs the
+    result alone."""
     return jax.nn.softmax(scores).astype(dtype)
 
 
@@ -85,7 +86,7 @@ softmax.defvjp(_softmax_forward, _softmax_backward)
 
 @jax.custom_vjp
 def relu(x: Array) -> Array:
-    """max(0, x). Its gradient needs the result alone, which the next product keeps anyway."""
+    """max(0, x). Its gradient needs the result alone, which the next product stores anyway."""
     return jnp.maximum(x, 0)
 
 
@@ -112,7 +113,7 @@ def _normalise_forward(epsilon, scale, bias, x):
 
 
 def _normalise_backward(epsilon, saved, gradient):
-    """Written out, since that of JAX keeps several arrays of the size of x."""
+    """By hand, since the one of JAX stores several arrays of the size of x."""
     x, mean, deviation, scale = saved
     gradient = gradient.astype(jnp.float32)
     normed = (x.astype(jnp.float32) - mean) * deviation
@@ -140,7 +141,7 @@ def _drop(x: Array, rate: float, words: UInt[Array, "2"]) -> Array:
     return jnp.where(keep, x / (1 - rate), 0).astype(x.dtype)
 
 
-# Dropout is its own transpose. Drawing the same bits again costs less than keeping the mask.
+# Dropout is its own transpose. Generating the same bits again costs less than storing the mask.
 _drop.defvjp(
     lambda x, rate, words: (_drop(x, rate, words), words),
     lambda rate, words, gradient: (_drop(gradient, rate, words), None),
@@ -148,7 +149,7 @@ _drop.defvjp(
 
 
 def random_bits(words: UInt[Array, "2"], shape: tuple[int, ...]) -> UInt[Array, "..."]:
-    """32 random bits an element: a hash of its index and two random words.
+    """32 random bits per element: a hash of its index and two random words.
 
     The mixing constants are those of "lowbias32" (https://nullprogram.com/blog/2018/07/31/). Unlike
     threefry's, these bits are computed inside the operation that uses them.

@@ -18,7 +18,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -33,6 +33,7 @@ from transformer.config.settings import (
     Number,
     Positive,
     by_name,
+    current_name,
     differing_fields,
 )
 from transformer.errors import UserError
@@ -148,6 +149,7 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
     if not kept or not path.exists():  # of an early version, or moved out of its run
         return
     config = load_run_config(folder)
+    kept = {current_name(name): value for name, value in kept.items()}
     there, default = kept_settings(config), by_name(Config())
     for name in sorted((there.keys() | kept.keys()) & identity(config).keys()):
         before, now = (settings.get(name, default.get(name)) for settings in (kept, there))
@@ -166,9 +168,7 @@ def with_former_defaults(folder: Path, config: Config) -> Config:
     there, here, default = map(by_name, (load_run_config(folder), config, Config()))
     for name, former in FORMER_DEFAULTS.items():
         if there[name] == former and here[name] == default[name]:
-            section, field = name.split(".")
-            changed = replace(getattr(config, section), **{field: former})
-            config = replace(config, **{section: changed})
+            config = config.with_settings({name: former})
     return config
 
 

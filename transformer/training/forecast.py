@@ -1,4 +1,4 @@
-"""What training will take: memory, compiling and time, for each shape of batches."""
+"""A forecast of training: memory, compile time and time, for each batch shape."""
 
 import math
 import statistics
@@ -13,16 +13,10 @@ from transformer.config import Config
 from transformer.machine.memory import free_memory, peak_memory
 from transformer.machine.targets import Target
 from transformer.model.batch import Batch
-from transformer.training.programs import (
-    USABLE,
-    Program,
-    compile_update,
-    new_state,
-    operations,
-)
+from transformer.training.programs import USABLE, Program, compile_update, new_state, operations
 
 RUNS = 3
-"""Updates of each shape that are timed, after one that is not."""
+"""Timed updates of each shape, after one that is not timed."""
 
 HEADER = (
     "sentences  source  target  an epoch  compiled in  GB a device  T operations  GB moved  seconds"
@@ -34,9 +28,8 @@ def forecast(
 ) -> Iterator[str]:
     """Lines of a table and a summary, each as soon as it is known.
 
-    `samples`: a batch of each shape, and how many of them are in an epoch. `target`: what the
-    devices of the mesh are sold for, where they are not there; else updates are made, and timed.
-    """
+    `samples`: a batch of each shape, and the number of them in an epoch. `target`: specifications
+    of the devices of the mesh, if these are not there; otherwise updates are made and timed."""
     free = free_memory() if target is None else target.memory
     state = new_state(mesh, config) if target is None else None
     programs, epoch = [], 0.0
@@ -60,7 +53,7 @@ def forecast(
 
 
 def _needed(program: Program) -> int:
-    """Bytes of a device; a CPU keeps a copy of the state while it is saved in the background."""
+    """Bytes on a device; a CPU keeps a copy of the state while it is saved in the background."""
     return program.memory + (program.arguments if jax.default_backend() == "cpu" else 0)
 
 
@@ -75,7 +68,7 @@ def _timed(program, state, batch):
 
 
 def _floor(config: Config, mesh: Mesh, target: Target, program: Program, batch: Batch) -> float:
-    """No update takes less: its products at the rate that the device is sold for, or its bytes."""
+    """A lower bound: products at the peak rate of the device, or bytes at its bandwidth."""
     rate = target.bfloat16 if config.model.dtype == "bfloat16" else target.float32
     products = operations(config, batch) / mesh.size / rate
     return max(products, (program.moved or 0) / target.bandwidth)
@@ -99,7 +92,7 @@ def _memory(programs: Sequence[Program], free: int | None, target: Target | None
     held, peak = "", peak_memory()
     if target is None and peak and jax.default_backend() == "cpu":
         total = peak + largest.arguments
-        held = f", {total / 1e9:.2f} GB in all with the program and what compiling takes"
+        held = f", {total / 1e9:.2f} GB in all with the program and its compiling"
     verdict = ""
     if free is not None:
         whose = "are free" if target is None else "on each"
@@ -107,21 +100,17 @@ def _memory(programs: Sequence[Program], free: int | None, target: Target | None
         verdict = f"; {free / 1e9:.2f} GB {whose}: {fits}"
     return (
         f"memory   {largest.arguments / 1e9:.3f} GB of state and batch, up to "
-        f"{largest.beside / 1e9:.3f} GB in between{held}{verdict}"
+        f"{largest.additional / 1e9:.3f} GB of temporaries{held}{verdict}"
     )
 
 
 def _time(
-    config: Config,
-    programs: Sequence[Program],
-    updates: int,
-    epoch: float,
-    target: Target | None,
+    config: Config, programs: Sequence[Program], updates: int, epoch: float, target: Target | None
 ) -> str:
     steps, compiling = config.train.steps, sum(program.seconds for program in programs)
     how = f"{RUNS} updates of each shape were timed"
     if target is not None:
-        how = "at least, by what the device is sold for; on an H100 1.3 to 1.5 times that was seen"
+        how = "at least, by the device's specifications; an H100 took 1.3 to 1.5 times as long"
     return (
         f"time     {compiling:.0f} s of compiling; {steps:,} updates in "
         f"{_duration(steps * epoch / updates)}, an epoch of {updates:,} in {_duration(epoch)} "

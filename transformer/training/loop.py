@@ -1,4 +1,4 @@
-"""The training loop: step, report, evaluate, save, stop. It knows no model."""
+"""The training loop: update, report, validate, save, stop. It knows no model."""
 
 import signal
 import time
@@ -12,25 +12,25 @@ from transformer.config import TrainConfig
 from transformer.model.batch import Batch
 from transformer.training.step import StepMetrics, TrainState
 
-Position = TypeVar("Position")
+Position = TypeVar("Position", contravariant=True)
 
 MOST_SKIPPED = 10
-"""So many updates may be skipped one after the other: more than are in flight, so that the state is
-still the one that the last of them found."""
+"""Training gives up after this many skipped updates in a row: more than are in flight, so that the
+state is still the one that the last of them had."""
 
 MAX_IN_FLIGHT = 8
-"""Updates dispatched before waiting for the oldest: the device is never idle, nor is the queue long
-(XLA aborts when hundreds of steps wait on few cores)."""
+"""Updates dispatched before waiting for the oldest: enough to keep the device busy, and not too
+many (XLA aborts when hundreds of steps wait on few cores)."""
 
 
 def stop_on_signals() -> Callable[[], bool]:
-    """Whether Ctrl-C or SIGTERM has come since. A second one ends the process as usual."""
+    """A function that says whether Ctrl-C or SIGTERM came since. A second one ends the process."""
     received = []
 
     def remember(number, frame):
         received.append(number)
         signal.signal(number, signal.default_int_handler)
-        print("\nstopping: this update is finished and saved; once more to quit at once")
+        print("\nstopping after this update, which is saved; once more to quit at once")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, remember)
@@ -38,7 +38,7 @@ def stop_on_signals() -> Callable[[], bool]:
 
 
 class Clock:
-    """Seconds spent on updates; stands still while `paused`."""
+    """Seconds spent on updates; it stops while `paused`."""
 
     def __init__(self, seconds: float = 0.0):
         self._before = seconds
@@ -46,7 +46,7 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Spent on updates so far, those that the clock began with included."""
+        """Seconds so far, including those that the clock began with."""
         running = 0.0 if self._started is None else time.perf_counter() - self._started
         return self._before + running
 
@@ -88,34 +88,26 @@ class EarlyStopping:
 
 @runtime_checkable
 class Hooks(Protocol[Position]):
-    """What the loop calls.
-
-    clock  counts the seconds of updates, and is paused at checkpoints
-    """
+    """What the loop calls; `clock` is paused at checkpoints."""
 
     clock: Clock
 
     def report(self, step: int, metrics: StepMetrics) -> None:
-        """Called for every update, a few updates late; at once after one that was skipped."""
-        ...
+        """Called for every update, a few updates late; without delay after a skipped one."""
 
     def give_up(self, state: TrainState, batch: Batch) -> NoReturn:
-        """Called when MOST_SKIPPED updates were skipped in a row, with the last batch and the state
-        that it left as it was, except for its step."""
-        ...
+        """Called when MOST_SKIPPED updates in a row were skipped, with the last batch and the
+        state, of which it changed nothing but the step."""
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
-        """Called every `validate_every` updates and at the end and, with `validate` false, when the
-        loop is asked to stop in between. `position` is the stream's after the last batch used."""
-        ...
+        """Called every `validate_every` updates and at the end, and with `validate` false if
+        training stops in between. `position` is that of the stream after the last batch used."""
 
     def should_stop(self) -> bool:
         """Whether to save and stop after this update."""
-        ...
 
     def is_over(self) -> bool:
         """Whether training ends early."""
-        ...
 
 
 def train(
@@ -125,8 +117,8 @@ def train(
     update: Callable[[TrainState, Batch, int], tuple[TrainState, StepMetrics]],
     hooks: Hooks[Position],
 ) -> TrainState:
-    """Updates until `settings.steps`, or until a hook ends training; update(state, batch, step)
-    makes update number `step`, the first of which is 1."""
+    """Trains until `settings.steps`, or until a hook ends training; update(state, batch, step)
+    makes update number `step`, counted from 1."""
     pending: deque[tuple[int, StepMetrics, Batch]] = deque()
     step, skipped = int(state.step), 0
     while step < settings.steps and not hooks.is_over():

@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy (section 5.4), as sums that are divided once, at the end.
 
-Logits are the largest arrays of training by far: so they are made for some positions at a time, and
-so are their gradients, then and there. Those of all positions never exist together.
+Logits are by far the largest arrays of training. So they and their gradients are computed for some
+positions at a time; those of all positions never exist together.
 """
 
 from functools import partial
@@ -18,19 +18,18 @@ from transformer.model.encoder_decoder import logits, output_states
 from transformer.model.params import OutputLayer, Params, output_layer
 
 POSITIONS = 2048
-"""Target positions on a device whose logits exist at a time, at most, but one of each sentence."""
+"""Most target positions whose logits a device computes at a time, but at least one per sentence."""
 POSITIONS_ON_GPU = 8192
-"""The same on a GPU, where products of fewer leave processors idle."""
+"""The same on a GPU, where products of fewer positions leave processors idle."""
 
 
-@struct.dataclass
-class LossSums:
-    """Sums over the target tokens that are not padding; float32 scalars, if not said otherwise.
+class LossSums(struct.PyTreeNode):
+    """Sums over the target tokens that are not padding; float32 scalars unless stated otherwise.
 
     loss     label-smoothed cross-entropy, in nats: what training minimises
     nll      negative log-likelihood of the reference, in nats: exp(nll / tokens) is the perplexity
     correct  tokens whose logit was the largest
-    tokens   how many there are
+    tokens   number of tokens
 
     Sums of micro-batches, devices and processes add up; means with different token counts do not.
     """
@@ -42,12 +41,9 @@ class LossSums:
 
 
 def token_losses(
-    config: ModelConfig,
-    params: Params,
-    batch: Batch,
-    smoothing: Float[Array, ""] | float,
+    config: ModelConfig, params: Params, batch: Batch, smoothing: Float[Array, ""] | float
 ) -> LossSums:
-    """What each position [B, T] adds to the sums; nothing where `target_out` is PAD."""
+    """The summands of each position [B, T]; 0 where `target_out` is PAD."""
     x, output = output_states(config, params, batch), output_layer(params)
     x, labels = _pieces(x, batch.target_out, 1, POSITIONS)
     losses = jax.lax.map(lambda piece: _losses(output, *piece, smoothing), (x[:, 0], labels[:, 0]))
@@ -60,27 +56,27 @@ def loss_sums(
     batch: Batch,
     smoothing: Float[Array, ""] | float,
     key: Key[Array, ""] | None = None,
-    shards: int = 1,
+    devices: int = 1,
     r_drop: Float[Array, ""] | float | None = None,
 ) -> LossSums:
     """The model's loss on a batch; `key=None` for no dropout.
 
-    The batch is spread over `shards` devices. With `r_drop` each sentence passes through the model
-    twice, with different dropout, and the sums are means of the two passes; `loss` has half the
-    divergence between them in addition, times `r_drop`. Only `loss` carries a gradient.
+    The batch is sharded over the devices. With `r_drop` each sentence passes through the model
+    twice, with different dropout; the sums are means of both passes, and `loss` includes half the
+    divergence between them, times `r_drop`. Only `loss` has a gradient.
     """
-    if r_drop is not None:  # row after row, so that both passes are on one device
+    if r_drop is not None:  # adjacent rows, so that both passes are on one device
         batch = jax.tree.map(lambda rows: jnp.repeat(rows, 2, axis=0), batch)
     x = output_states(config, params, batch, key)
     positions = POSITIONS_ON_GPU if config.accelerator == "gpu" else POSITIONS
     output, labels = output_layer(params), batch.target_out
-    sums = _sums(shards, positions, output, x, labels, smoothing, r_drop)
+    sums = _sums(devices, positions, output, x, labels, smoothing, r_drop)
     return sums if r_drop is None else jax.tree.map(lambda both: both / 2, sums)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _sums(
-    shards: int,
+    devices: int,
     positions: int,
     output: OutputLayer,
     x: Float[Array, "B T D"],
@@ -88,36 +84,36 @@ def _sums(
     smoothing: Float[Array, ""] | float,
     r_drop: Float[Array, ""] | float | None,
 ) -> LossSums:
-    """The sums, piece by piece."""
-    return _sums_forward(shards, positions, output, x, labels, smoothing, r_drop)[0]
+    """The sums, computed piece by piece."""
+    return _sums_forward(devices, positions, output, x, labels, smoothing, r_drop)[0]
 
 
-def _sums_forward(shards, positions, output, x, labels, smoothing, r_drop):
-    """The sums and the gradients of the loss, for which the logits would have to be made again."""
+def _sums_forward(devices, positions, output, x, labels, smoothing, r_drop):
+    """The sums and the gradients of the loss, which would need the logits once more."""
 
-    def shard_sums(output, x, labels):
+    def device_sums(output, x, labels):
         sums = jax.tree.map(jnp.sum, _losses(output, x, labels, smoothing, r_drop))
         return sums.loss, sums
 
-    differentiate = jax.grad(shard_sums, argnums=(0, 1), has_aux=True)
+    differentiate = jax.grad(device_sums, argnums=(0, 1), has_aux=True)
 
     def add_piece(total, piece):
-        # Each shard has sums of its own: devices need not meet before all pieces are done.
+        # Each device has its own sums: devices communicate once, after all pieces.
         (output_gradient, x_gradient), sums = jax.vmap(differentiate, in_axes=(None, 0, 0))(
             output, *piece
         )
         return jax.tree.map(jnp.add, total, (sums, output_gradient)), x_gradient
 
-    no_sums = LossSums(*jnp.zeros((4, shards)))
-    no_gradient = jax.tree.map(lambda leaf: jnp.zeros((shards, *leaf.shape)), output)
+    no_sums = LossSums(*jnp.zeros((4, devices)))
+    no_gradient = jax.tree.map(lambda leaf: jnp.zeros((devices, *leaf.shape)), output)
     passes = 1 if r_drop is None else 2
-    pieces = _pieces(x, labels, shards, positions, passes)
+    pieces = _pieces(x, labels, devices, positions, passes)
     total, x_gradients = jax.lax.scan(add_piece, (no_sums, no_gradient), pieces)
     sums, output_gradient = jax.tree.map(lambda leaf: leaf.sum(0), total)
     return sums, (output_gradient, _joined(x_gradients, x.shape))
 
 
-def _sums_backward(shards, positions, gradients, wanted):
+def _sums_backward(devices, positions, gradients, wanted):
     output_gradient, x_gradient = jax.tree.map(
         lambda gradient: (gradient * wanted.loss).astype(gradient.dtype), gradients
     )
@@ -130,33 +126,33 @@ _sums.defvjp(_sums_forward, _sums_backward)
 def _pieces(
     x: Float[Array, "B T D"],
     labels: Int[Array, "B T"],
-    shards: int,
+    devices: int,
     positions: int,
     passes: int = 1,
-) -> tuple[Float[Array, "C shards passes N D"], Int[Array, "C shards passes N"]]:
-    """Both cut along T into C pieces, each spread over the devices as the whole is; so many rows,
-    one after the other, are passes of the same sentence."""
+) -> tuple[Float[Array, "C devices passes N D"], Int[Array, "C devices passes N"]]:
+    """Both split along T into C pieces, each sharded over the devices as the batch is; adjacent
+    rows are passes of the same sentence."""
     rows, length = labels.shape
-    least = min(length, -(-rows * length // (shards * positions)))
+    least = min(length, -(-rows * length // (devices * positions)))
     count = min(range(least, 2 * least), key=lambda count: -length % count)  # padding
 
     def cut(array):
         rest = array.shape[2:]
         padded = jnp.pad(array, [(0, 0), (0, -length % count)] + [(0, 0)] * len(rest))
-        by_pass = padded.reshape(shards, rows // shards // passes, passes, count, -1, *rest)
+        by_pass = padded.reshape(devices, rows // devices // passes, passes, count, -1, *rest)
         pieces = jnp.moveaxis(by_pass, (3, 2), (0, 2))
-        return pieces.reshape(count, shards, passes, -1, *rest)
+        return pieces.reshape(count, devices, passes, -1, *rest)
 
     return cut(x), cut(labels)
 
 
 def _joined(
-    pieces: Float[Array, "C shards passes N ..."], shape: tuple[int, ...]
+    pieces: Float[Array, "C devices passes N ..."], shape: tuple[int, ...]
 ) -> Float[Array, "B T ..."]:
-    """The pieces side by side, without padding."""
-    count, shards, passes = pieces.shape[:3]
+    """The pieces joined again, without padding."""
+    count, devices, passes = pieces.shape[:3]
     rows, length, *rest = shape
-    cut = pieces.reshape(count, shards, passes, rows // shards // passes, -1, *rest)
+    cut = pieces.reshape(count, devices, passes, rows // devices // passes, -1, *rest)
     return jnp.moveaxis(cut, (0, 2), (3, 2)).reshape(rows, -1, *rest)[:, :length]
 
 
@@ -167,7 +163,7 @@ def _losses(
     smoothing: Float[Array, ""] | float,
     r_drop: Float[Array, ""] | float | None = None,
 ) -> LossSums:
-    """What each position adds to the sums; with `r_drop` the two rows are passes."""
+    """The summands of each position; with `r_drop` the two rows are passes."""
     scores = logits(output, x)
     with jax.named_scope("loss"):
         real = labels != PAD
@@ -214,8 +210,8 @@ def smoothed_cross_entropy(
     """Cross-entropy with q = (1 - smoothing) * onehot(label) + smoothing / V, and with onehot; and
     whether the label's logit is the largest.
 
-    -sum_v q_v log p_v = log Z - (1 - smoothing) * logit_label - smoothing * mean_v logit_v, so no
-    distribution over V is ever built. Only the first result carries a gradient.
+    -sum_v q_v log p_v = log Z - (1 - smoothing) * logit_label - smoothing * mean_v logit_v, so that
+    no distribution over V is stored. Only the first result has a gradient.
     """
     return _forward(logits, labels, smoothing)[0]
 
@@ -230,14 +226,14 @@ def _forward(logits, labels, smoothing):
 
 
 def _summary(logits: Float[Array, "B T V"]) -> tuple[Float[Array, "B T"], ...]:
-    """log sum_v exp logit_v, and the largest and the mean of them."""
+    """log sum_v exp logit_v, and the largest and the mean logit."""
     return jax.nn.logsumexp(logits, axis=-1), logits.max(-1), logits.mean(-1)
 
 
 def _summary_in_one_pass(logits: Float[Array, "B T V"]) -> tuple[Float[Array, "B T"], ...]:
-    """The same, reading the logits once: for devices that wait for memory and not for exp.
+    """The same, reading the logits once: for devices that are limited by memory and not by exp.
 
-    The sum of exp goes along with the largest so far (Milakov and Gimelshein, 2018,
+    The sum of exp is kept relative to the largest logit so far (Milakov and Gimelshein, 2018,
     https://arxiv.org/abs/1805.02867).
     """
 

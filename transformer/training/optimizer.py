@@ -1,5 +1,7 @@
 """The optimizer as an optax chain, and the learning-rate schedule of section 5.3."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,12 +19,12 @@ Rate = Float[Array, ""] | np.float32 | float
 """A learning rate, traced or not."""
 
 AVERAGED_NORMS = 100
-"""The gradient-norm average forgets as a mean of so many updates does."""
+"""Updates over which the moving average of gradient norms extends."""
 
 
 def make_optimizer(settings: OptimizerConfig, learning_rate: Rate) -> optax.GradientTransformation:
-    """The optimizer of mean gradients, which are clipped before (`optimizer.clip_norm`). Its state
-    does not depend on the learning rate, so that each update may have its own."""
+    """The optimizer of mean gradients, with clipping (`optimizer.clip_norm`) as its first part. Its
+    state does not depend on the learning rate, so that each update may have its own."""
     clipping = [optax.clip_by_global_norm(settings.clip_norm)] if settings.clip_norm else []
     return optax.chain(*clipping, *OPTIMIZERS[settings.name](settings, learning_rate))
 
@@ -46,16 +48,16 @@ MATRICES = {
     "w_o": Dimensions((1, 2), 3),
     **dict.fromkeys(("w_1", "w_2"), Dimensions(1, 2)),
 }
-"""The axes over which each weight of stacked layers sums, and those that it gives."""
+"""The matrices that Muon orthogonalises, layer by layer: their input and output axes."""
 
 
-def matrices(params: Any) -> Any:
-    """The matrices that Muon orthogonalises, layer by layer; None at all other weights."""
+def _map_names(function: Callable[[str], Any], params: Any) -> Any:
+    """A function of the name of each weight, such as w_q, for all weights."""
 
-    def dimensions(path, _):
-        return MATRICES.get(jax.tree_util.keystr(path[-1:], simple=True))
+    def of_path(path, _):
+        return function(jax.tree_util.keystr(path[-1:], simple=True))
 
-    return jax.tree_util.tree_map_with_path(dimensions, params)
+    return jax.tree_util.tree_map_with_path(of_path, params)
 
 
 def _muon(settings, learning_rate):
@@ -65,18 +67,10 @@ def _muon(settings, learning_rate):
         weight_decay=settings.weight_decay,
         nesterov=settings.muon_nesterov,
         consistent_rms=settings.muon_rms or None,
-        muon_weight_dimension_numbers=matrices,
+        muon_weight_dimension_numbers=partial(_map_names, MATRICES.get),
     )
     others = optax.chain(*_adam(settings, learning_rate))
-
-    def labels(params):
-        names = matrices(params)
-        return jax.tree.map(
-            lambda dimensions: "others" if dimensions is None else "muon",
-            names,
-            is_leaf=lambda node: node is None or isinstance(node, Dimensions),
-        )
-
+    labels = partial(_map_names, lambda name: "muon" if name in MATRICES else "others")
     return [optax.partition({"muon": muon, "others": others}, labels)]
 
 
@@ -93,22 +87,21 @@ def _schedule_free(settings, learning_rate):
 
 
 OPTIMIZERS = {"adam": _adam, "adamw": _adamw, "muon": _muon, "schedule_free": _schedule_free}
-"""The last parts of the chain, by `optimizer.name`."""
+"""The parts of the chain after clipping, by `optimizer.name`."""
 
 
 def has_decay(params: Any) -> Any:
-    """True at weight matrices and tables, false at norms and biases."""
+    """True for weight matrices and tables, false for norms and biases."""
 
-    def is_matrix(path, leaf):
-        name = jax.tree_util.keystr(path[-1:], simple=True)
+    def is_matrix(name):
         return not (name == "scale" or name.startswith("b") or name.endswith("_bias"))
 
-    return jax.tree_util.tree_map_with_path(is_matrix, params)
+    return _map_names(is_matrix, params)
 
 
 def evaluation_params(opt_state: tuple, params: Any) -> Any:
-    """The parameters to validate, save and translate with: those of an optimizer that averages
-    weights, else `params`."""
+    """The parameters to validate, save and translate with: averaged ones if the optimizer averages,
+    otherwise `params`."""
     for part in opt_state:
         if isinstance(part, optax.contrib.ScheduleFreeState):
             return optax.contrib.schedule_free_eval_params(part, params)
@@ -118,11 +111,10 @@ def evaluation_params(opt_state: tuple, params: Any) -> Any:
 def learning_rate(
     config: Config, step: Int[np.ndarray, "*U"] | int
 ) -> Float[np.ndarray, "*U"] | np.float32:
-    """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), for update `step`, the
-    first of which is 1.
+    """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), with steps from 1.
 
-    `optimizer.scale` multiplies it; over the last `optimizer.cooldown_steps` updates it falls to
-    zero in a straight line.
+    `optimizer.scale` multiplies it; it falls linearly to zero over the last
+    `optimizer.cooldown_steps` updates.
     """
     settings, step = config.optimizer, np.asarray(step, np.float64)
     rate = np.minimum(step**-0.5, step * settings.warmup_steps**-1.5)
@@ -134,12 +126,12 @@ def learning_rate(
 def moving_average(
     decay: float, average: Params | None, params: Params, step: Int[Array, ""]
 ) -> Params | None:
-    """The average after update `step`, the first of which is 1. So that the first weights are soon
-    forgotten, it decays by (1 + step) / (10 + step) as long as that is less than `decay`."""
+    """The average after update `step`, counted from 1. Its decay is at most (1 + step) / (10 +
+    step), so that the first weights are soon forgotten."""
     if average is None:
         return None
-    decay = jnp.minimum(decay, (1 + step) / (10 + step))
-    return jax.tree.map(lambda mean, new: new + decay * (mean - new), average, params)
+    share = jnp.minimum(decay, (1 + step) / (10 + step))
+    return jax.tree.map(lambda mean, new: new + share * (mean - new), average, params)
 
 
 def norm_average(
@@ -157,9 +149,9 @@ def is_accepted(
     norm: Float[Array, ""],
     loss: Float[Array, ""],
 ) -> Bool[Array, ""]:
-    """Whether an update is made: loss and gradient are finite, and with `skip_spikes` the norm is
-    at most that many times its average."""
+    """Whether an update is made: loss and gradient are finite, and with `spike_threshold` the norm
+    is at most that many times its average."""
     accepted = jnp.isfinite(norm) & jnp.isfinite(loss)
     if average is None:
         return accepted
-    return accepted & ((average == 0) | (norm <= settings.skip_spikes * average))
+    return accepted & ((average == 0) | (norm <= settings.spike_threshold * average))

@@ -14,18 +14,16 @@ from transformer.errors import one_line
 Item = TypeVar("Item")
 
 BEFORE, PROFILED = 50, 10
-"""Updates that only warm up (most batch shapes are compiled by then), and those in the profile."""
+"""Updates before the profile, which compile most batch shapes, and updates in it."""
 
 
 def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
-    """The same stream of batches; while some of the first are worked on, JAX's profiler watches.
-
-    Says of which and where; if training ends meanwhile, the profile has what there was.
-    """
+    """The same stream of batches; JAX's profiler runs during some of the first updates, and prints
+    which and where. If training ends meanwhile, the profile has the updates until then."""
     print(f"profile     of updates {BEFORE + 1} to {BEFORE + PROFILED} from here on, in {folder}")
     yield from islice(stream, BEFORE)
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # every call of a Python function would hide what counts
+    options.python_tracer_level = 0  # calls of Python functions would hide everything else
     begin = partial(
         jax.profiler.start_trace, folder, create_perfetto_trace=True, profiler_options=options
     )
@@ -43,7 +41,7 @@ def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
 
 
 def _works(action: Callable[[], None], folder: Path) -> bool:
-    """Whether the profiler does as it is told; if not it is said why, and training goes on."""
+    """Whether the profiler succeeds; if not, a warning says why, and training continues."""
     try:
         action()
     except (jax.errors.JaxRuntimeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the user sees of training: a progress bar, or a line now and then; and what is written."""
+"""Reports of training: a progress bar or lines, and metrics."""
 
 import math
 import statistics
@@ -13,20 +13,21 @@ from transformer.config import Config
 from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
+from transformer.training.optimizer import learning_rate
 from transformer.training.step import StepMetrics
 
-NEW_MODEL = 3
-"""So many times what guessing has is more than a new model can have, in nats a token."""
+WORST_NEW_MODEL = 3
+"""A new model cannot have this many times the loss of guessing."""
 
 SUMS = (*(field.name for field in fields(LossSums)), "gradient_norm", "updates", "skipped")
-"""What is added up between reports; the last three are a sum over updates, their number, and the
-number of those that were skipped, which the others leave out."""
+"""What is summed between reports; the last three are a sum over updates, their number, and the
+number of skipped updates, which are in no other sum."""
 
 
 class Reporter:
     """Adds up the sums of updates and reports their means every `log_every` updates.
 
-    What is counted, in sums and in tokens/s, is what is predicted: target tokens, blanks, labels.
+    Sums and tokens/s count what is predicted: target tokens, masked tokens or labels.
     """
 
     def __init__(
@@ -35,17 +36,16 @@ class Reporter:
         config: Config,
         step: int,
         clock: Clock,
-        learning_rate: Callable[[int], float],
         epoch: Callable[[int], float],
         unreported: Mapping[str, float],
     ):
-        """Begins after `step` updates. `write` takes each line of metrics, its step among them.
+        """Begins after `step` updates. `write` takes each line of metrics, with its step.
 
         `unreported` is that of the interrupted run's reporter at that step, or empty. Without
-        `write` it checks losses and keeps silent, as all processes but one should.
+        `write` it prints nothing, as in all processes but the first.
         """
-        self.settings, self.clock = config.train, clock
-        self.learning_rate, self.epoch = learning_rate, epoch
+        self.config, self.settings = config, config.train
+        self.clock, self.epoch = clock, epoch
         self.unit = config.model.unit
         self.guessing = math.log(config.model.classes or config.model.target_vocab_size)
         self.warmed_up = config.optimizer.warmup_steps
@@ -69,12 +69,12 @@ class Reporter:
         return self.sums | {"seconds": self.clock.seconds - self.since}
 
     def update(self, step: int, metrics: StepMetrics) -> None:
-        """Adds the metrics of an update; one that was skipped is printed, and is in no mean."""
+        """Adds the metrics of an update; a skipped one is printed, and is in no mean."""
         if metrics.skipped:
             loss = float(metrics.sums.loss) / max(float(metrics.sums.tokens), 1)
             self.say(
-                f"update {step:,} was skipped: loss {loss:.3g} nats/{self.unit}, length of its "
-                f"gradient {float(metrics.gradient_norm):.3g}"
+                f"update {step:,} was skipped: loss {loss:.3g} nats/{self.unit}, gradient norm "
+                f"{float(metrics.gradient_norm):.3g}"
             )
             self.sums["skipped"] += 1
         else:
@@ -88,7 +88,7 @@ class Reporter:
             self._report(step)
 
     def check(self, name: str, step: int, loss: float) -> None:
-        """Raises UserError when the loss is not a number."""
+        """Raises UserError if the loss is not finite."""
         if not math.isfinite(loss):
             raise UserError(
                 f"the {name} of update {step} is {loss}: lower optimizer.scale, lengthen "
@@ -107,7 +107,7 @@ class Reporter:
             "accuracy": self.sums["correct"] / tokens,
             "gradient_norm": self.sums["gradient_norm"] / self.sums["updates"],
             "skipped": self.sums["skipped"],
-            "learning_rate": self.learning_rate(step),
+            "learning_rate": float(learning_rate(self.config, step)),
             "tokens_per_second": tokens / max(self.clock.seconds - self.since, 1e-9),
         }
         epoch = self.epoch(step)
@@ -117,21 +117,21 @@ class Reporter:
             f"learning rate {values['learning_rate']:.1e}"
         )
         if self.bar.disable and self._write:
-            # Of training; validations come on top. The median leaves out what compiling takes.
+            # Without validations. The median leaves out the time of compiling.
             left = (self.settings.steps - step) * statistics.median(self.durations)
             print(f"update {step:,}/{self.settings.steps:,}  {line}  {_minutes(left)} left")
         else:
             self.bar.set_postfix_str(line)
         self.write(step, values | {"epoch": epoch})
-        self._look_for_divergence(step, nll)
+        self._check_divergence(step, nll)
         self.sums = dict.fromkeys(SUMS, 0.0)
         self.since = self.clock.seconds
 
-    def _look_for_divergence(self, step: int, nll: float) -> None:
-        """A model that is worse than one that guesses is told of, once; before the end of the
-        warm-up, when it is much worse than a new one."""
+    def _check_divergence(self, step: int, nll: float) -> None:
+        """Warns once of a model that is worse than guessing, or, before the end of the warm-up,
+        much worse than a new one."""
         before, self.warning = self.warning, None
-        if nll > self.guessing * (1 if step > self.warmed_up else NEW_MODEL):
+        if nll > self.guessing * (1 if step > self.warmed_up else WORST_NEW_MODEL):
             self.warning = (
                 f"warning: training has diverged: {nll:.3g} nats/{self.unit}, where guessing has "
                 f"{self.guessing:.1f}; lower optimizer.scale, lengthen optimizer.warmup_steps or "
@@ -141,7 +141,7 @@ class Reporter:
                 self.say(self.warning)
 
     def validation(self, step: int, scores: Mapping[str, float], loss_error: float) -> None:
-        """Says and writes how well the model does on text that it does not learn from."""
+        """Prints and writes the scores of a validation."""
         line = (
             f"update {step:,}: validation loss {scores['loss']:.3f} nats/{self.unit} (standard "
             f"error {loss_error:.3f}), perplexity {short(scores['perplexity'])}, accuracy "
@@ -153,16 +153,15 @@ class Reporter:
         self.write(step, values | {"validation_loss_error": loss_error})
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Hands on a line of metrics, with the seconds that updates have taken so far."""
+        """Writes a line of metrics, with the seconds that updates have taken so far."""
         if self._write:
             self._write({"step": step, "seconds": round(self.clock.seconds, 3), **values})
 
     def say(self, text: str) -> None:
         """Prints above the progress bar."""
-        if not self._write:
-            return
-        self.bar.write(text, file=sys.stdout)
-        sys.stdout.flush()
+        if self._write:
+            self.bar.write(text, file=sys.stdout)
+            sys.stdout.flush()
 
     def close(self) -> None:
         """Ends the progress bar."""
@@ -170,7 +169,7 @@ class Reporter:
 
 
 def short(perplexity: float) -> str:
-    """Two decimals, or where it is huge four digits."""
+    """With two decimals, or four digits if it is huge."""
     return f"{perplexity:,.2f}" if perplexity < 1e6 else f"{perplexity:.4g}"
 
 

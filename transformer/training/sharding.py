@@ -1,9 +1,9 @@
-"""How state and batches lie on devices.
+"""Shardings of state and batches over devices.
 
-`step.update` is a function of the whole batch. The state is copied to every device, or split over
-them, the batch is split, and the compiler adds the sums between devices: the same program runs on
-one device, on eight, and on those of several machines, each with a process of its own. `jax.pmap`
-is today a wrapper of the same machinery.
+`step.update` is a function of the whole batch. The state is replicated or sharded, the batch is
+sharded, and the compiler adds the sums over devices: the same program runs on one device, on eight,
+and on those of several machines, with a process on each. `jax.pmap` is a wrapper of the same
+machinery today.
 """
 
 import itertools
@@ -24,15 +24,15 @@ from transformer.model.params import Params
 
 Tree = TypeVar("Tree")
 
-UPDATES_BETWEEN_AGREEMENTS = 20
+UPDATES_BETWEEN_CHECKS = 20
 
-SMALL = 2**14
-"""An array of fewer numbers is not worth splitting."""
+SMALLEST_SHARDED = 2**14
+"""Arrays of fewer elements are replicated."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How an update is computed on a mesh of devices; without one, on one device.
+    """How an update is computed on a mesh of devices; without a mesh, on one device.
 
     `shardings` are those of the parameters between updates.
     """
@@ -42,11 +42,11 @@ class Layout:
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """The number of devices."""
         return 1 if self.mesh is None else self.mesh.size
 
     def active(self) -> AbstractContextManager:
-        """In which an update is traced: the kernel for TPUs asks for the mesh."""
+        """The context in which an update is traced: the kernel for TPUs needs the mesh."""
         if self.mesh is None:
             return nullcontext()
         return jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh)
@@ -58,7 +58,7 @@ class Layout:
         return jax.lax.with_sharding_constraint(params, replicated(self.mesh))
 
     def scatter(self, grads: Params) -> Params:
-        """Summed gradients where their parameters are."""
+        """Summed gradients, sharded as their parameters."""
         if self.mesh is None:
             return grads
         return jax.lax.with_sharding_constraint(grads, self.shardings)
@@ -67,46 +67,46 @@ class Layout:
 ONE_DEVICE = Layout()
 
 
-def agreed(should_stop: Callable[[], bool]) -> Callable[[], bool]:
-    """True in every process, at the same update, soon after it is in one."""
+def in_any_process(should_stop: Callable[[], bool]) -> Callable[[], bool]:
+    """True in all processes at the same update, soon after it is true in one."""
     if jax.process_count() == 1:
         return should_stop
     updates = itertools.count(1)
 
-    def one_should_stop() -> bool:
-        if next(updates) % UPDATES_BETWEEN_AGREEMENTS:
+    def any_should_stop() -> bool:
+        if next(updates) % UPDATES_BETWEEN_CHECKS:
             return False
         return bool(multihost_utils.process_allgather(np.array(should_stop())).any())
 
-    return one_should_stop
+    return any_should_stop
 
 
 def make_mesh() -> Mesh:
-    """All devices of all processes along one axis `data`."""
+    """All devices of all processes, along one axis `data`."""
     return jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The whole of an array on every device."""
+    """All of an array on each device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def split_over(mesh: Mesh) -> NamedSharding:
-    """The leading axis of an array split over the devices."""
+    """An array sharded over the devices along its leading axis."""
     return NamedSharding(mesh, PartitionSpec("data"))
 
 
 def shardings(mesh: Mesh, config: Config, tree: Tree) -> Tree:
-    """How a state, or a part of one, lies on the devices: all of it on each; or with
-    `train.shard_state` each array split along its longest axis that they divide.
+    """The sharding of each array of a state or a part of one: replicated; or with
+    `train.shard_state` sharded along its longest axis that the number of devices divides.
 
-    Small arrays are copied then too. (The rule is that of big_vision,
+    Small arrays are always replicated. (The rule is that of big_vision,
     https://github.com/google-research/big_vision. Layers are never an array's longest axis.)
     """
 
     def place(leaf):
         axes = [axis for axis in range(leaf.ndim) if leaf.shape[axis] % mesh.size == 0]
-        if not config.train.shard_state or leaf.size < SMALL or not axes:
+        if not config.train.shard_state or leaf.size < SMALLEST_SHARDED or not axes:
             return replicated(mesh)
         longest = max(axes, key=leaf.shape.__getitem__)
         return NamedSharding(mesh, PartitionSpec(*[None] * longest, "data"))
@@ -115,60 +115,57 @@ def shardings(mesh: Mesh, config: Config, tree: Tree) -> Tree:
 
 
 def shard(mesh: Mesh, config: Config, tree: Tree) -> Tree:
-    """A state, or a part of one, that every process has, laid out as `shardings` says, in new
+    """A state, or a part of one, that every process has, sharded as `shardings` says, in new
     memory: `jit_update` donates it."""
     places = shardings(mesh, config, tree)
     return jax.jit(lambda tree: tree, out_shardings=places)(_shard(places, tree))
 
 
 def gather(mesh: Mesh, tree: Tree) -> Tree:
-    """All of a tree on every device; what is there is not copied."""
+    """All of a tree on each device; a replicated tree is not copied."""
     if all(leaf.is_fully_replicated for leaf in jax.tree.leaves(tree)):
         return tree
     return jax.jit(lambda tree: tree, out_shardings=replicated(mesh))(tree)
 
 
-def shard_batch(mesh: Mesh, batch: Batch, parts: int = 1) -> Batch:
-    """The rows of a batch, the same one in every process, spread over the devices.
+def shard_batch(mesh: Mesh, batch: Batch, micro_batches: int = 1) -> Batch:
+    """The rows of a batch, the same one in all processes, sharded over the devices.
 
-    Each device gets as many rows for each of the parts in which the batch passes through the model:
-    as many as that takes are added, of nothing but PAD. So batches do not depend on the devices.
+    Rows of PAD are added so that each device gets the same number in each micro-batch. So batches
+    do not depend on the number of devices.
     """
-    batch = pad_rows(mesh, batch, parts)
+    batch = pad_rows(mesh, batch, micro_batches)
     return _shard(jax.tree.map(lambda _: split_over(mesh), batch), batch)
 
 
-def pad_rows(mesh: Mesh, batch: Batch, parts: int) -> Batch:
-    """The rows of a batch, and those of PAD that `shard_batch` adds."""
-    more = -len(batch.target_out) % (mesh.size * parts)
-    return jax.tree.map(
-        lambda ids: np.pad(ids, ((0, more), (0, 0)), constant_values=PAD),
-        batch,
-    )
+def pad_rows(mesh: Mesh, batch: Batch, micro_batches: int) -> Batch:
+    """A batch with the rows of PAD that `shard_batch` adds."""
+    more = -len(batch.target_out) % (mesh.size * micro_batches)
+    return jax.tree.map(lambda ids: np.pad(ids, ((0, more), (0, 0)), constant_values=PAD), batch)
 
 
 def _shard(places, tree):
-    """Each process gives its own devices their part of arrays that all processes have."""
+    """Gives the devices of each process their part of arrays that all processes have."""
 
-    def spread_one(array, place):
+    def shard_one(array, place):
         if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(spread_one(jax.random.key_data(array), place))
+            return jax.random.wrap_key_data(shard_one(jax.random.key_data(array), place))
         array = np.asarray(array)
         return jax.make_array_from_callback(array.shape, place, array.__getitem__)
 
-    return jax.tree.map(spread_one, tree, places)
+    return jax.tree.map(shard_one, tree, places)
 
 
 def local_copy(params: Params) -> Params:
-    """One device's copy of replicated parameters, for work that is not spread."""
+    """One device's copy of replicated parameters."""
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
 
 
-def fitted(model: ModelConfig, device: jax.Device) -> ModelConfig:
-    """The same model, computed as is quickest on such a device.
+def for_device(model: ModelConfig, device: jax.Device) -> ModelConfig:
+    """The same model, computed in the fastest way on such a device.
 
-    A TPU computes layers again rather than writing what they keep to its memory and reading it
-    (estimated: benchmarks/compiled.py). The kernels for NVIDIA's GPUs want Ampere or later.
+    A TPU recomputes layers rather than storing their residuals (estimated: benchmarks/compiled.py).
+    The kernels for NVIDIA's GPUs need Ampere or later.
     """
     if device.platform == "tpu":
         return replace(model, recompute=True, accelerator="tpu")

@@ -25,16 +25,15 @@ from transformer.training.optimizer import (
 from transformer.training.sharding import ONE_DEVICE, Layout
 
 
-@struct.dataclass
-class TrainState:
-    """All that training carries from one update to the next.
+class TrainState(struct.PyTreeNode):
+    """What training carries from one update to the next.
 
     step          updates done, int32
     params        float32
     opt_state     the optimizer's state: Adam's moments and count
-    key           the one random key; dropout folds the step into it, so resuming is exact
+    key           the random key; dropout folds the step into it, so that resuming is exact
     average       the moving average of `params` (`train.ema_decay`), or None
-    norm_average  the moving average of gradient norms (`optimizer.skip_spikes`), or None
+    norm_average  the moving average of gradient norms (`optimizer.spike_threshold`), or None
     """
 
     step: Array
@@ -46,14 +45,13 @@ class TrainState:
 
     @property
     def result(self) -> Params:
-        """What is validated, saved as the model and translated with."""
+        """The parameters to validate, save and translate with."""
         if self.average is not None:
             return self.average
         return evaluation_params(self.opt_state, self.params)
 
 
-@struct.dataclass
-class StepMetrics:
+class StepMetrics(struct.PyTreeNode):
     """The sums of a batch, the norm of the mean gradient, and whether the update was skipped."""
 
     sums: LossSums
@@ -62,7 +60,7 @@ class StepMetrics:
 
 
 def init_state(config: Config, key: Key[Array, ""], params: Params | None = None) -> TrainState:
-    """The state before the first update, with random parameters if none are given."""
+    """The state before the first update, with random parameters by default."""
     params_key, dropout_key = jax.random.split(key)
     params = init_params(config.model, params_key) if params is None else params
     return TrainState(
@@ -71,12 +69,12 @@ def init_state(config: Config, key: Key[Array, ""], params: Params | None = None
         opt_state=make_optimizer(config.optimizer, 0.0).init(params),
         key=dropout_key,
         average=jax.tree.map(jnp.copy, params) if config.train.ema_decay else None,
-        norm_average=jnp.float32(0) if config.optimizer.skip_spikes else None,
+        norm_average=jnp.float32(0) if config.optimizer.spike_threshold else None,
     )
 
 
 def state_shapes(config: Config) -> TrainState:
-    """A state without its arrays: shapes alone."""
+    """The shapes of a state."""
     return jax.eval_shape(partial(init_state, config), jax.random.key(0))
 
 
@@ -87,10 +85,10 @@ def update(
     learning_rate: Rate,
     layout: Layout = ONE_DEVICE,
 ) -> tuple[TrainState, StepMetrics]:
-    """One optimizer update on one batch, with a dropout of its own.
+    """One optimizer update on one batch.
 
-    On several devices (`layout`) each has its rows of the batch and all parameters. Where the state
-    is split, each gets its part of the summed gradient and moves its part of the parameters.
+    On several devices (`layout`) each has its rows of the batch and all parameters. If the state is
+    sharded, each gets its part of the summed gradient and updates its part of the parameters.
     """
     with layout.active():
         key = jax.random.fold_in(state.key, state.step)
@@ -106,24 +104,24 @@ def gradients(
     key: Key[Array, ""] | None = None,
     devices: int = 1,
 ) -> tuple[Params, LossSums]:
-    """Gradients of the summed loss, and the sums, accumulated over `train.micro_batches` parts of
-    the batch, each spread over the devices; `key=None` for no dropout."""
+    """Gradients of the summed loss, and the sums, accumulated over `train.micro_batches`, each
+    sharded over the devices; `key=None` for no dropout."""
     steps = config.train.micro_batches
     gradients_of = partial(_gradients, config, devices)
     if steps == 1:
         return gradients_of(params, batch, key)
 
-    def add_part(total, index_and_part):
-        index, part = index_and_part
-        part_key = None if key is None else jax.random.fold_in(key, index)
-        more = gradients_of(params, part, part_key)
+    def accumulate(total, index_and_batch):
+        index, micro_batch = index_and_batch
+        own_key = None if key is None else jax.random.fold_in(key, index)
+        more = gradients_of(params, micro_batch, own_key)
         return jax.tree.map(jnp.add, total, more), None
 
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(gradients_of, params, batch, key),
     )
-    total, _ = jax.lax.scan(add_part, zeros, (jnp.arange(steps), _split_rows(batch, steps)))
+    total, _ = jax.lax.scan(accumulate, zeros, (jnp.arange(steps), _split_rows(batch, steps)))
     return total
 
 
@@ -138,25 +136,21 @@ def _gradients(config, devices, params, batch, key):
 
 
 def _split_rows(batch: Batch, steps: int) -> Batch:
-    """Every `steps`-th row to the same part, so that each stays spread over all devices."""
+    """Every `steps`-th row in the same micro-batch, so that each is sharded over all devices."""
     return jax.tree.map(lambda rows: rows.reshape(-1, steps, rows.shape[-1]).swapaxes(0, 1), batch)
 
 
 def apply_gradients(
-    config: Config,
-    state: TrainState,
-    grads: Params,
-    sums: LossSums,
-    learning_rate: Rate,
+    config: Config, state: TrainState, grads: Params, sums: LossSums, learning_rate: Rate
 ) -> tuple[TrainState, StepMetrics]:
-    """The state after an update with the mean gradient a target token.
+    """The state after an update with the mean gradient per target token.
 
-    An update that is not accepted (`is_accepted`) changes nothing but `step`. It is a branch, which
-    costs less than a `where` over all that the optimizer returns.
+    An update that is not accepted (`is_accepted`) changes nothing but `step`. A branch costs less
+    than a `where` over all results of the optimizer.
     """
     with jax.named_scope("optimizer"):
         norm = optax.tree.norm(grads) / sums.tokens
-        # Not a division, whose results XLA would store for all parameters before Adam reads them.
+        # Not a division, of which XLA would store the results for all parameters.
         share = 1 / sums.tokens
         accepted = is_accepted(config.optimizer, state.norm_average, norm, sums.loss)
         kept = state.params, state.opt_state, state.average, state.norm_average
