@@ -26,7 +26,7 @@ def test_the_others_have_one_too(family, kind):
     result = run("eval.py", family(kind), "--report")
     assert result.returncode == 0, result.stderr
     page = (family(kind) / "report.html").read_text(encoding="utf-8")
-    assert "perplexity" in page and 'id="looked"' in page and "chrF" not in page
+    assert "perplexity" in page and 'id="examples"' in page and "chrF" not in page
 
 
 def test_where_the_data_are_gone_the_rest_is_shown(undisturbed, tmp_path):

@@ -351,7 +351,7 @@ MISTAKES = [
     (["from-mariana"], ["from-mariana", "Available subcommands", "to-argos"]),
     (["from-marian", "gone", "run"], ["gone is no folder"]),
     (["from-marian", "opus", "en_de"], ["en_de exists"]),
-    (["to-marian", "en_de"], ["The folder to make"]),
+    (["to-marian", "en_de"], ["the folder to make is missing"]),
     (["to-marian", "gone", "out"], ["gone is not a run"]),
     (["to-marian", "en_de", "out", "--checkpoint", "9"], ["en_de has no checkpoint '9'"]),
     (

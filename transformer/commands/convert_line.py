@@ -16,6 +16,7 @@ from transformer.commands.command_line import (
 )
 from transformer.config import DecodeConfig
 from transformer.config.settings import Count
+from transformer.errors import UserError
 
 PROGRAM = "python convert.py"
 Quantization = Literal["none", "int8", "int16", "float16", "bfloat16"]
@@ -119,5 +120,7 @@ Command = (
 def parse_convert(words: list[str]) -> Command:
     """The command that the words name, checked. Raises UserError."""
     if words[:1] == ["to-marian"] and len(words) > 1 and not words[1].startswith("-"):
+        if len(words) < 3 or words[2].startswith("-"):
+            raise UserError(f"{PROGRAM} to-marian RUN FOLDER: the folder to make is missing")
         return parse_with_run(ToMarian, words[1:], f"{PROGRAM} to-marian")[0]
     return parse_script(Command, words, PROGRAM)

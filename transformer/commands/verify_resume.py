@@ -82,7 +82,7 @@ def _train(command: list[str], stop: signal.Signals | None, at: str) -> None:
 def _compare(plain: Path, stopped: Path) -> int:
     """The number of arrays. Raises UserError naming the first difference."""
     expected, found = _results(plain), _results(stopped)
-    for name in sorted(expected.keys() | found.keys()):
+    for name in expected | found:
         if expected.get(name) != found.get(name):
             raise UserError(
                 f"{name} differs after an interruption: {found.get(name)} instead of "
@@ -94,10 +94,10 @@ def _compare(plain: Path, stopped: Path) -> int:
 def _results(folder: Path) -> dict[str, object]:
     """The digests of all arrays of the last checkpoint, and the lines of metrics.jsonl."""
     path = folder / "checkpoints" / str(STEPS) / "digests" / "metadata"
-    results = json.loads(path.read_text(encoding="utf-8"))
+    results = dict(sorted(json.loads(path.read_text(encoding="utf-8")).items()))
     del results["described"]  # it has the duration of training
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, start=1):
         values = {name: n for name, n in json.loads(line).items() if name not in DIFFERS}
-        results[f"line {number} of metrics.jsonl"] = values
+        results[f"metrics.jsonl, line {number},"] = values
     return results
