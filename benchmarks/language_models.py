@@ -23,7 +23,7 @@ from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.data.batching import one_epoch
 from transformer.data.buckets import plan_to_score
-from transformer.data.corpus import Split
+from transformer.data.files import Split
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.errors import UserError
 from transformer.machine import devices

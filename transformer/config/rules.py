@@ -227,7 +227,7 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         (
             f"data.dataset ({data.dataset!r})",
             bool(data.dataset) != bool(data.train_files),
-            "must be a TFDS dataset, or empty beside data.train_files",
+            "must name a dataset, or be empty beside data.train_files",
         ),
         (
             "data.validation_files",

@@ -16,7 +16,6 @@ from transformer.config import Config, DataConfig
 from transformer.data.alignment import alignment_warning
 from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import check_corpora, read_pairs
-from transformer.data.files import corpora
 from transformer.data.processing import MARKS, processing_of
 from transformer.data.summary import sample_of
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
@@ -93,7 +92,7 @@ def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) ->
     `tokenizers` is called in between. Raises UserError where the data cannot be read."""
     data = config.data
     check_corpora(data)
-    tests = ["test"] if data.dataset or corpora(data, "test") else []
+    tests = ["test"] if data.dataset or data.test_files else []
     others = {split: read_pairs(data, split) for split in ("validation", *tests)}
     yield from examine(data, read_pairs(data, "train"), others).lines()
     made = tokenizers(data)

@@ -11,7 +11,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -63,12 +63,23 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
     return found
 
 
-def file_fingerprint(data: DataConfig, found: list[Corpus]) -> str:
-    """A cheap identity of the text of these files: path and state of each, and how it is read."""
-    paths = [path.resolve() for corpus in found for path in corpus]
+def check(data: DataConfig, split: Split) -> None:
+    """Raises UserError for files whose first line cannot be read; may warn of a header."""
+    for corpus in corpora(data, split):
+        next(_pairs(data, [corpus]), None)
+
+
+def fingerprint(data: DataConfig, split: Split) -> str:
+    """Path and state of each file, and how it is read."""
+    paths = [path.resolve() for corpus in corpora(data, split) for path in corpus]
     read = (data.sides, data.tsv_columns, data.label_column, data.swap_files)
     read += (data.tsv_quotes, data.tsv_header)
     return "|".join([*(f"{path}:{file_state(path)}" for path in paths), f"{read}"])
+
+
+def corpus_sizes(data: DataConfig) -> list[int]:
+    """How many pairs each corpus of data.train_files has."""
+    return [sum(1 for _ in _pairs(data, [corpus])) for corpus in corpora(data, "train")]
 
 
 def file_state(path: Path) -> str:
@@ -81,27 +92,38 @@ def file_state(path: Path) -> str:
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
 
-def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
-    """The (source, target) sentences of the corpora, one corpus after the other.
+def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
+    """The (source, target) sentences of a split, one corpus after the other.
 
     A side that does not exist is ""; the target of a classifier is the class. Raises UserError,
     possibly only after some pairs: files of different lengths, a table without such a column, text
     that is not UTF-8, a file that is damaged.
     """
+    return _pairs(data, corpora(data, split))
+
+
+def _pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
     for corpus in found:
         if is_table(corpus[0].name):
             pairs = _table_pairs(data, *corpus)
         elif len(corpus) == 2:
             pairs = _parallel_pairs(*corpus)
         else:
-            pairs = (one_sided(data, line) for line in file_lines(*corpus))
+            pairs = (as_pair(data, [line]) for line in file_lines(*corpus))
         for first, second in pairs:
             yield (second, first) if data.swap_files else (first, second)
 
 
-def one_sided(data: DataConfig, text: str) -> tuple[str, str]:
-    """A pair of which one side does not exist."""
-    return (text, "") if data.source else ("", text)
+def as_pair(data: DataConfig, texts: Sequence[str]) -> tuple[str, str]:
+    """The texts of the sides that exist, as a pair; the other side is ""."""
+    if len(texts) == 2:
+        return texts[0], texts[1]
+    return (texts[0], "") if data.source else ("", texts[0])
+
+
+def on_one_line(text: str) -> str:
+    """Datasets keep the end of a line in some texts, and a few texts have more than one line."""
+    return text.strip("\r\n").replace("\r", " ").replace("\n", " ")
 
 
 def read_lines(setting: str, name: str) -> list[str]:
@@ -173,7 +195,7 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
             texts[1] = texts[1].strip()
             if not texts[1]:
                 raise UserError(f"{path}, line {number}: column {data.label_column} has no class")
-        yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
+        yield as_pair(data, texts)
 
 
 def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

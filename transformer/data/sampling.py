@@ -12,7 +12,7 @@ import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.buckets import BatchPlan, Bucket, make_plan, refilled
-from transformer.data.corpus import corpus_sizes
+from transformer.data.files import corpus_sizes
 from transformer.data.progress import Log, quiet
 from transformer.data.segmentation import Words, make_words
 from transformer.data.token_store import TokenPairs, offsets

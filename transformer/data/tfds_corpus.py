@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, file_state, one_sided
+from transformer.data.files import Split, as_pair, file_state, on_one_line
 from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
 """Examples fetched from TFDS by one call: several times quicker than one by one."""
 
 
-def dataset_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
+def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
     """The (source, target) sentences of a split; prepares the dataset on first use."""
     builder = prepared_builder(data, split)
     try:
-        examples = builder.as_data_source(split=split_name(data, split))
+        examples = builder.as_data_source(split=getattr(data, f"{split}_split"))
     except NotImplementedError as error:
         raise UserError(
             f"{builder.data_dir} was prepared in a format that only TensorFlow reads: "
@@ -31,29 +31,24 @@ def dataset_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
     for start in range(0, len(examples), READ_AT_ONCE):
         chosen = range(start, min(start + READ_AT_ONCE, len(examples)))
         for example in examples.__getitems__(chosen):
-            texts = [_sentence(example[getattr(data, side)]) for side in data.sides]
-            yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
+            texts = (example[getattr(data, side)].decode() for side in data.sides)
+            yield as_pair(data, [on_one_line(text) for text in texts])
 
 
-def _sentence(text: bytes) -> str:
-    """One line: some datasets keep the end of the line, and a few have more than one in a text."""
-    return text.decode().strip("\r\n").replace("\r", " ").replace("\n", " ")
+def check(data: DataConfig, split: Split) -> None:
+    """Raises UserError for a dataset that cannot be prepared or has no such split."""
+    prepared_builder(data, split)
 
 
-def dataset_fingerprint(data: DataConfig, split: Split) -> str:
+def fingerprint(data: DataConfig, split: Split) -> str:
     """The version, languages, split and number of examples, and when it was prepared."""
     builder = prepared_builder(data, split)
-    part = split_name(data, split)
+    part = getattr(data, f"{split}_split")
     languages = f"{data.source}-{data.target}"
     count = builder.info.splits[part].num_examples
     description = Path(builder.data_dir, "dataset_info.json")
     prepared = file_state(description) if description.exists() else ""  # not so in the cloud
     return f"{builder.info.full_name}|{languages}|{part}|{count}|{prepared}"
-
-
-def split_name(data: DataConfig, split: Split) -> str:
-    """The setting of a split, such as `data.train_split`: what TFDS calls it."""
-    return getattr(data, f"{split}_split")
 
 
 def prepared_builder(data: DataConfig, split: Split) -> Any:
@@ -177,7 +172,7 @@ def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
 
 def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
     """The split that the settings name must exist; it may be a slice, such as train[:10%]."""
-    name = split_name(data, split)
+    name = getattr(data, f"{split}_split")
     try:
         builder.info.splits[name]
     except (KeyError, ValueError) as error:

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.corpus import Split, fingerprint, read_pairs
+from transformer.data.corpus import fingerprint, read_pairs
+from transformer.data.files import Split
 from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
