@@ -1,4 +1,5 @@
-"""Pairs of sentences, whichever source a split comes from: plain files or a TFDS dataset."""
+"""Pairs of sentences, whichever source a split comes from: plain files, a dataset of TFDS or of
+Hugging Face."""
 
 import hashlib
 import json
@@ -6,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from transformer.config import DataConfig
-from transformer.data import files, tfds_corpus
+from transformer.data import files, huggingface, tfds_corpus
 from transformer.data.files import Split
 from transformer.errors import UserError
 
@@ -16,6 +17,8 @@ def _source(data: DataConfig, split: Split) -> ModuleType:
     `read_pairs`, `fingerprint` and `check`; another source is another module."""
     if getattr(data, f"{split}_files"):
         return files
+    if data.dataset.startswith(huggingface.PREFIX):
+        return huggingface
     if data.dataset:
         return tfds_corpus
     raise UserError(f"data.{split}_files is not set: name a source and a target file, or a table")
