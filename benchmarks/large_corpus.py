@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +140,7 @@ def vocabulary(data: DataConfig, folder: Path) -> str:
 def tokens(data: DataConfig, folder: Path) -> str:
     """Encoded and stored."""
     pairs = encode_pairs(data, load_tokenizers(folder, data), "train", print)
-    return f"{len(pairs.source_ids) + len(pairs.target_ids):,} tokens"
+    return f"{len(pairs.source.ids) + len(pairs.target.ids):,} tokens"
 
 
 def start(data: DataConfig, folder: Path) -> str:
@@ -163,8 +163,7 @@ def start(data: DataConfig, folder: Path) -> str:
 
 def held_out(pairs: TokenPairs) -> TokenPairs:
     """A thousand of the pairs."""
-    ends = {name: getattr(pairs, name)[:1001] for name in ("source_offsets", "target_offsets")}
-    return replace(pairs, **ends)
+    return pairs.part(slice(0, 1000))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def tokenizers(request):
 def sentences_of(tokenizers, drawn):
     """The text of all target sentences that an epoch shows, and their tokens."""
     pairs, plan = drawn
-    rows = [pairs.tokens(number)[1] for number in np.concatenate(plan.members).tolist()]
+    rows = [pairs.target[number] for number in np.concatenate(plan.members).tolist()]
     return tokenizers.target.decode(rows), rows
 
 
@@ -60,13 +60,13 @@ def test_every_epoch_shows_the_same_text_in_other_pieces(sampled, tokenizers):
         texts, rows = sentences_of(tokenizers, draw(epoch))
         assert Counter(texts) == Counter(SENTENCES)
         cut.append(sorted(map(tuple, rows)))
-    plain = sorted(tuple(pairs.tokens(number)[1]) for number in range(len(pairs)))
+    plain = sorted(tuple(pairs.target[number]) for number in range(len(pairs)))
     assert len({*map(str, cut), str(plain)}) == 4
 
 
 def test_source_and_target_are_cut_each_by_itself(sampled):
     pairs, _ = sampled[2](0)
-    sides = [pairs.tokens(number) for number in range(len(pairs))]
+    sides = [(pairs.source[number], pairs.target[number]) for number in range(len(pairs))]
     assert any(source != target for source, target in sides)  # the texts are the same
 
 
@@ -76,15 +76,15 @@ def test_shapes_stay_and_everything_fits(sampled):
         pairs, of_epoch = draw(epoch)
         assert of_epoch.buckets == plan.buckets
         for bucket, members in zip(of_epoch.buckets, of_epoch.members):
-            assert (pairs.source_lengths[members] <= bucket.source_length).all()
-            assert (pairs.target_lengths[members] <= bucket.target_length).all()
+            assert (pairs.source.lengths[members] <= bucket.source_length).all()
+            assert (pairs.target.lengths[members] <= bucket.target_length).all()
 
 
 def test_each_pair_is_in_the_cheapest_shape_that_it_fits_into(sampled):
     pairs, plan = sampled[2](2)
     for bucket, members in zip(plan.buckets, plan.members):
         for number in members:
-            source, target = pairs.source_lengths[number], pairs.target_lengths[number]
+            source, target = pairs.source.lengths[number], pairs.target.lengths[number]
             costs = [b[1] + 2 * b[2] for b in plan.buckets if b[1] >= source and b[2] >= target]
             assert bucket[1] + 2 * bucket[2] == min(costs)
 
@@ -99,8 +99,8 @@ def test_what_would_be_too_long_stays_in_its_likeliest_pieces(corpora, tokenizer
     for epoch in range(3):
         drawn, of_epoch = draw(epoch)
         assert sum(map(len, of_epoch.members)) == len(SENTENCES)
-        assert max(drawn.source_lengths.max(), drawn.target_lengths.max()) <= max(lengths)
-        longest = [drawn.tokens(n)[0] for n in range(len(drawn)) if lengths[n] == max(lengths)]
+        assert max(drawn.source.lengths.max(), drawn.target.lengths.max()) <= max(lengths)
+        longest = [drawn.source[n] for n in range(len(drawn)) if lengths[n] == max(lengths)]
         assert all(tuple(row) in plain for row in longest)
 
 

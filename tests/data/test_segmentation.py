@@ -10,7 +10,7 @@ from sentences import SENTENCES
 
 from transformer.data import segmentation as module
 from transformer.data.segmentation import make_words
-from transformer.data.token_store import flat, offsets
+from transformer.data.token_store import flat
 from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
 from transformer.model.batch import EOS
 
@@ -18,16 +18,16 @@ DRAWN = 4000
 
 
 def words_of(tokenizer, sentences, strength):
-    ids, lengths = flat(tokenizer.rows(sentences))
-    return make_words(tokenizer, ids, offsets(lengths), strength, np.random.default_rng(0))
+    return make_words(
+        tokenizer, flat(tokenizer.rows(sentences)), strength, np.random.default_rng(0)
+    )
 
 
 def drawn_rows(words, seed):
-    chosen = words.draw(np.random.default_rng(seed))
-    return [
-        row.tolist()
-        for row in np.split(words.tokens(chosen), np.cumsum(words.lengths(chosen))[:-1])
-    ]
+    chosen = words.sample(np.random.default_rng(seed))
+    rows = words.sentences(chosen)
+    np.testing.assert_array_equal(rows.lengths, words.lengths(chosen))
+    return [rows[number] for number in range(len(rows))]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_segmentations_are_drawn_by_their_probabilities_to_the_power_of_alpha(un
 def test_without_dropout_merges_are_those_of_sentencepiece(bpe):
     words = words_of(bpe, SENTENCES, 0.0)
     assert drawn_rows(words, 0) == bpe.rows(SENTENCES)
-    assert len(words.begins) - 1 == len(words.first)  # one segmentation each
+    assert len(words.segmentations) == len(words.first)  # one segmentation each
 
 
 def test_with_all_merges_dropped_words_are_letters(bpe):
@@ -123,11 +123,11 @@ def test_text_without_blanks_has_words_that_end_where_pieces_do(kind, letters):
     words = words_of(tokenizer, text, 0.2)
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     of_words = [
-        "".join(names[token] for token in words.ids[slice(*words.begins[first : first + 2])])
+        "".join(names[token] for token in words.segmentations[first])
         for first in words.first.tolist()
     ]
     assert max(map(len, of_words)) < 32
-    assert np.diff(words.sentences).min() >= 50 // 32
+    assert np.diff(words.begins).min() >= 50 // 32
     for row, sentence in zip(drawn_rows(words, 0), text):
         assert tokenizer.decode([row]) == [sentence]
     drawn = [tuple(row) for seed in range(5) for row in drawn_rows(words, seed)[:1]]

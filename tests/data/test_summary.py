@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import transformer.data.summary as module
 from transformer.config import DataConfig
-from transformer.data import partitions
+from transformer.data import storage
 from transformer.data.summary import data_summary
-from transformer.data.token_store import TokenPairs, flat, offsets
+from transformer.data.token_store import TokenPairs, flat
 from transformer.model.batch import EOS, UNK
 
 A, B, C = 5, 6, 7
@@ -19,11 +19,8 @@ A, B, C = 5, 6, 7
 
 def stored(rows):
     """Pairs of lists of tokens, EOS to be added."""
-    arrays = []
-    for side in zip(*rows) if rows else ([], []):
-        ids, lengths = flat([[*row, EOS] for row in side], np.uint16)  # as in the cache
-        arrays += [ids, offsets(lengths)]
-    return TokenPairs(*arrays)
+    sides = zip(*rows) if rows else ([], [])
+    return TokenPairs(*(flat([[*row, EOS] for row in side], np.uint16) for side in sides))
 
 
 def test_each_oddity_is_counted():
@@ -74,9 +71,9 @@ tokens = st.lists(st.integers(3, 6), max_size=3)
 @given(rows=st.lists(st.tuples(tokens, tokens), min_size=1, max_size=30))
 def test_hashes_are_equal_where_sentences_are(at_once, rows):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partitions, "AT_ONCE", at_once)
+        patch.setattr(storage, "SLICE", at_once)
         pairs = stored(rows)
-        of_parts = [module._hashes(pairs, part) for part in partitions.slices(len(pairs))]
+        of_parts = [module._hashes(pairs.part(part)) for part in storage.slices(len(pairs))]
         found = [np.concatenate(hashes) for hashes in zip(*of_parts)]
     sources, targets = [tuple(s) for s, _ in rows], [tuple(t) for _, t in rows]
     for hashes, keys in zip(found, (sources, targets, list(zip(sources, targets)))):

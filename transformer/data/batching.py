@@ -11,9 +11,9 @@ from jaxtyping import Int
 from transformer.config import Config
 from transformer.data.buckets import BatchPlan, Bucket
 from transformer.data.masking import masked
-from transformer.data.partitions import memory_mapped
 from transformer.data.sampling import Draw
-from transformer.data.token_store import TokenPairs
+from transformer.data.storage import memory_mapped
+from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 
 Arrange = Callable[[np.ndarray, np.ndarray, np.random.Generator], Batch]
@@ -72,7 +72,10 @@ def batches(
         order = _epoch_order(plan, seed, epoch)
         for number in range(start, len(order)):
             generator = np.random.default_rng((seed, epoch, number + 1))  # a 0 would not count
-            batch = arrange(*_rows(pairs, *order[number]), generator)
+            (rows, *lengths), chosen = order[number]
+            sides = zip((pairs.source, pairs.target), lengths)
+            tables = (_gather(text, chosen, rows, length) for text, length in sides)
+            batch = arrange(*tables, generator)
             is_last = number + 1 == len(order)
             yield batch, Position(epoch + 1, 0) if is_last else Position(epoch, number + 1)
         epoch, start = epoch + 1, 0
@@ -112,23 +115,13 @@ def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, n
     return [cut[i] for i in generator.permutation(len(cut))]
 
 
-def _rows(pairs: TokenPairs, bucket: Bucket, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target of the chosen pairs in the bucket's shape; what is left over is PAD."""
-    rows, source_length, target_length = bucket
-    return (
-        _gather(pairs.source_ids, pairs.source_offsets, chosen, rows, source_length),
-        _gather(pairs.target_ids, pairs.target_offsets, chosen, rows, target_length),
-    )
-
-
-def _gather(
-    ids: np.ndarray, offsets: np.ndarray, chosen: np.ndarray, rows: int, length: int
-) -> np.ndarray:
+def _gather(text: Sentences, chosen: np.ndarray, rows: int, length: int) -> np.ndarray:
     """The chosen sentences as int32 [rows, length], padded with PAD."""
-    starts, ends = offsets[chosen, None], offsets[chosen + 1, None]
+    starts, ends = text.offsets[chosen, None], text.offsets[chosen + 1, None]
     places = starts + np.arange(length)
     table = np.full((rows, length), PAD, np.int32)
-    table[: len(chosen)] = np.where(places < ends, ids[np.minimum(places, len(ids) - 1)], PAD)
+    inside = np.minimum(places, len(text.ids) - 1)
+    table[: len(chosen)] = np.where(places < ends, text.ids[inside], PAD)
     return table
 
 

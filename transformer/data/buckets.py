@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import Config, DataConfig
-from transformer.data.partitions import memory_mapped, slices
+from transformer.data.storage import memory_mapped, slices
 from transformer.data.token_store import TokenPairs
 from transformer.errors import UserError
 
@@ -123,7 +123,8 @@ def make_plan(
 
 def _lengths(pairs: TokenPairs, data: DataConfig, part: slice) -> np.ndarray:
     """Both lengths of each pair as one number, in the order of the lengths, or UNUSED."""
-    source, target = pairs.lengths(part)
+    some = pairs.part(part)
+    source, target = some.source.lengths, some.target.lengths
     usable = np.maximum(source, target) <= data.max_length
     for side in data.sides:
         usable &= {"source": source, "target": target}[side] > 1  # more than EOS
@@ -161,7 +162,7 @@ def _members(
 def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPlan:
     """The same shapes for an epoch that shows the pairs `numbers`, each in the cheapest shape that
     it fits into. All must fit into one."""
-    source, target = pairs.source_lengths[numbers], pairs.target_lengths[numbers]
+    source, target = pairs.source.lengths[numbers], pairs.target.lengths[numbers]
     bucket_of, cheapest = np.full(len(numbers), -1), np.full(len(numbers), np.inf)
     for index, bucket in enumerate(plan.buckets):
         cost = _cost(bucket.source_length, bucket.target_length)
@@ -177,8 +178,10 @@ def plan_to_score(config: Config, pairs: TokenPairs, split: str = "test") -> Bat
     """A plan with few shapes, for text that is only read: left out are empty sentences, and those
     that are longer than what is trained on and than `decode.max_source_length`, or than learned
     positions reach."""
-    sides = (side for part in slices(len(pairs)) for side in pairs.lengths(part))
-    longest = max((int(side.max()) for side in sides), default=0)
+    parts = [
+        side.part(part) for side in (pairs.source, pairs.target) for part in slices(len(pairs))
+    ]
+    longest = max((int(part.lengths.max()) for part in parts), default=0)
     if longest < 2:
         raise UserError(f"there is nothing to score: all {len(pairs):,} {split} texts are empty")
     trained, decoded = config.data.max_length, config.decode.max_source_length

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.partitions import slices
+from transformer.data.storage import slices
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
@@ -40,7 +40,7 @@ def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> C
 def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
     """Whether most training sources without a letter, such as numbers, are their own translations,
     or there are none. Those that the vocabulary does not know whole do not count."""
-    source, target = tokenizers
+    source = tokenizers.source
     pieces = source.pieces(range(source.vocab_size))
     lettered = np.array([has_letters(piece) for piece in pieces])
     lettered[EOS] = False
@@ -48,12 +48,14 @@ def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
     for part in slices(len(pairs)):
         if seen == ENOUGH:
             break
-        edges = pairs.source_offsets[part.start : part.stop + 1]
-        counts = np.append(0, lettered[pairs.source_ids[edges[0] : edges[-1]]].cumsum())
-        without = counts[edges[1:] - edges[0]] == counts[edges[:-1] - edges[0]]
-        numbers = np.flatnonzero(without & (np.diff(edges) > 1))[: ENOUGH - seen] + part.start
-        of_both = zip(*(pairs.tokens(number) for number in numbers.tolist()))
-        texts = [side.decode(rows) for side, rows in zip((source, target), of_both)]
+        some = pairs.source.part(part)
+        counts = np.append(0, lettered[some.tokens].cumsum())[some.offsets - some.offsets[0]]
+        without = np.diff(counts) == 0
+        numbers = np.flatnonzero(without & (some.lengths > 1))[: ENOUGH - seen] + part.start
+        texts = [
+            tokenizer.decode([rows[number] for number in numbers.tolist()])
+            for tokenizer, rows in zip(tokenizers, (pairs.source, pairs.target))
+        ]
         seen += len(numbers)
         copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(*texts))
     return 2 * copied >= seen
@@ -64,7 +66,8 @@ def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:
     within the limit; (1.0, 0) where `decode.max_extra_length` suffices."""
     counts, longest = np.zeros(1, np.int64), 0
     for part in slices(len(pairs)):
-        source, target = (lengths.astype(np.int64) for lengths in pairs.lengths(part))
+        some = pairs.part(part)
+        source, target = some.source.lengths.astype(np.int64), some.target.lengths.astype(np.int64)
         usable = (np.maximum(source, target) <= config.data.max_length) & (source > 1)
         source, target = source[usable] - 1, target[usable]  # a source without EOS
         needed = -(-TENTHS * (target - config.decode.max_extra_length) // source)

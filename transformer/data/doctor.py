@@ -193,7 +193,7 @@ def token_lines(
     columns = dict(zip(("source", "target"), zip(*sample))) if sample else {}
     for side in data.sides:
         tokenizer: Tokenizer = getattr(tokenizers, side)
-        ids, lengths = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_lengths")
+        ids, lengths = getattr(pairs, side).ids, getattr(pairs, side).lengths
         unknown = int((np.asarray(ids) == UNK).sum())
         texts = columns.get(side, ())
         words = max(sum(len(text.split()) for text in texts), 1)

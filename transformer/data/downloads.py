@@ -4,12 +4,10 @@
 """
 
 import bz2
-import contextlib
 import gzip
 import hashlib
 import http.client
 import lzma
-import os
 import shutil
 import sys
 import tarfile
@@ -17,12 +15,12 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tqdm import tqdm
 
+from transformer.data.storage import appears_when_complete
 from transformer.errors import UserError, one_line
 from transformer.machine.locks import alone
 
@@ -139,7 +137,7 @@ def unpacked(path: Path, folder: Path) -> Path:
     if not is_archive and not decompress:
         return path
     if not folder.exists():
-        with _appears_when_complete(folder) as work:
+        with appears_when_complete(folder) as work:
             try:
                 if is_archive:
                     _unpack_archive(path, work)
@@ -161,17 +159,6 @@ def _unpack_archive(path: Path, folder: Path) -> None:
         return
     with tarfile.open(path) as archive:
         archive.extractall(folder, filter="data")
-
-
-@contextlib.contextmanager
-def _appears_when_complete(folder: Path) -> Iterator[Path]:
-    work = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
-    work.mkdir(parents=True)
-    try:
-        yield work
-        work.replace(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def part_of(path: Path) -> Path:

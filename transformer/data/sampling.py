@@ -5,7 +5,7 @@ stopped. Shapes of batches are the same in all epochs, since each is compiled.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -15,7 +15,7 @@ from transformer.data.buckets import BatchPlan, Bucket, make_plan, refilled
 from transformer.data.files import corpus_sizes
 from transformer.data.progress import Log, quiet
 from transformer.data.segmentation import Words, make_words
-from transformer.data.token_store import TokenPairs, offsets
+from transformer.data.token_store import Sentences, TokenPairs, offsets
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 
@@ -84,11 +84,9 @@ def words_of(
 ) -> tuple[Words, Words]:
     """The words of both sides of the training pairs."""
     generator = np.random.default_rng((seed, LISTS))
-    source = pairs.source_ids, pairs.source_offsets
-    target = pairs.target_ids, pairs.target_offsets
     return tuple(
-        make_words(tokenizer, *side, data.sampling, generator, log)
-        for tokenizer, side in zip(tokenizers, (source, target))
+        make_words(tokenizer, text, data.sampling, generator, log)
+        for tokenizer, text in zip(tokenizers, (pairs.source, pairs.target))
     )
 
 
@@ -111,18 +109,13 @@ def sampled(
 ) -> TokenPairs:
     """The pairs with other pieces; those that would then be too long stay as they are."""
     generator = np.random.default_rng(seed)
-    chosen = [words.draw(generator) for words in sides]
+    chosen = [words.sample(generator) for words in sides]
     source, target = (words.lengths(found) for words, found in zip(sides, chosen))
     within = np.minimum(source, len(longest_targets) - 1)
     fits = (source == within) & (target <= longest_targets[within])
-    chosen = [
-        np.where(fits[words.sentence_of_place()], found, words.first[words.places])
-        for words, found in zip(sides, chosen)
-    ]
-    source_side, target_side = (
-        (words.tokens(found), offsets(words.lengths(found))) for words, found in zip(sides, chosen)
+    return TokenPairs(
+        *(words.sentences(words.where(fits, found)) for words, found in zip(sides, chosen))
     )
-    return TokenPairs(*source_side, *target_side)
 
 
 def longest_targets(buckets: tuple[Bucket, ...]) -> np.ndarray:
@@ -135,7 +128,7 @@ def longest_targets(buckets: tuple[Bucket, ...]) -> np.ndarray:
 
 
 def _longest(pairs: TokenPairs, others: TokenPairs) -> TokenPairs:
-    """Pairs of no tokens in particular, as long as the longer of the two."""
-    source = np.maximum(pairs.source_lengths, others.source_lengths)
-    target = np.maximum(pairs.target_lengths, others.target_lengths)
-    return replace(pairs, source_offsets=offsets(source), target_offsets=offsets(target))
+    """Pairs without tokens, as long as the longer of the two."""
+    both = (pairs.source, others.source), (pairs.target, others.target)
+    lengths = (np.maximum(a.lengths, b.lengths) for a, b in both)
+    return TokenPairs(*(Sentences(np.zeros(0, np.int32), offsets(longest)) for longest in lengths))

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from transformer.data.progress import Log, quiet, with_progress
-from transformer.data.token_store import offsets
+from transformer.data.token_store import Sentences, flat, offsets
 from transformer.data.tokenizer import BLANK, Tokenizer
 
 BEST = 64
@@ -39,75 +39,72 @@ Segmentation = tuple[int, ...]
 class Words:
     """The sentences of one side as words, and the segmentations of each word.
 
-    places     [O]      the word at each place of the corpus, EOS being one
-    sentences  [S + 1]  the place where each sentence begins
-    first      [W]      the first segmentation of each word: the one that the tokenizer gives it
-    edges      [C]      number of the word, plus the probability of its segmentations up to this one
-    ids, begins         the tokens of all segmentations, and where each begins [C + 1]
+    words         [O]      the word at each place of the corpus, EOS being one
+    begins        [S + 1]  the place where each sentence begins
+    first         [W]      the first segmentation of each word: the one that the tokenizer gives it
+    edges         [C]      number of the word, plus the probability of its segmentations up to this
+    segmentations          the tokens of all segmentations
     """
 
-    places: Int[np.ndarray, "O"]
-    sentences: Int[np.ndarray, "S+1"]
+    words: Int[np.ndarray, "O"]
+    begins: Int[np.ndarray, "S+1"]
     first: Int[np.ndarray, "W"]
     edges: Float[np.ndarray, "C"]
-    ids: Int[np.ndarray, "N"]
-    begins: Int[np.ndarray, "C+1"]
+    segmentations: Sentences
 
-    def draw(self, generator: np.random.Generator) -> Int[np.ndarray, "O"]:
+    def sample(self, generator: np.random.Generator) -> Int[np.ndarray, "O"]:
         """A segmentation for each place."""
-        wanted = self.places + generator.random(len(self.places))
+        wanted = self.words + generator.random(len(self.words))
         found = np.searchsorted(self.edges, wanted, side="right")
         # Where a sum of probabilities is a little below 1.
-        return np.minimum(found, np.append(self.first[1:], len(self.edges))[self.places] - 1)
+        return np.minimum(found, np.append(self.first[1:], len(self.edges))[self.words] - 1)
 
     def lengths(self, chosen: Int[np.ndarray, "O"]) -> Int[np.ndarray, "S"]:
         """Tokens of each sentence with these segmentations."""
-        upto = offsets(np.diff(self.begins)[chosen])
-        return np.diff(upto[self.sentences])
+        return np.diff(offsets(self.segmentations.lengths[chosen])[self.begins])
 
-    def tokens(self, chosen: Int[np.ndarray, "O"]) -> Int[np.ndarray, "N"]:
-        """The sentences with these segmentations, one after the other."""
-        lengths = np.diff(self.begins)[chosen]
-        ends = np.cumsum(lengths)
-        shift = np.repeat(self.begins[chosen] - (ends - lengths), lengths)
-        return self.ids[np.arange(len(shift)) + shift]
+    def sentences(self, chosen: Int[np.ndarray, "O"]) -> Sentences:
+        """The sentences with these segmentations."""
+        lengths = self.segmentations.lengths[chosen]
+        begins = offsets(lengths)
+        shift = np.repeat(self.segmentations.offsets[chosen] - begins[:-1], lengths)
+        return Sentences(self.segmentations.ids[np.arange(len(shift)) + shift], begins[self.begins])
 
-    def sentence_of_place(self) -> Int[np.ndarray, "O"]:
-        """For each place the number of the sentence that it is in."""
-        return np.repeat(np.arange(len(self.sentences) - 1), np.diff(self.sentences))
+    def where(
+        self, fits: Bool[np.ndarray, "S"], chosen: Int[np.ndarray, "O"]
+    ) -> Int[np.ndarray, "O"]:
+        """The chosen segmentations in the sentences that fit, and the first ones elsewhere."""
+        return np.where(np.repeat(fits, np.diff(self.begins)), chosen, self.first[self.words])
 
 
 def make_words(
     tokenizer: Tokenizer,
-    ids: np.ndarray,
-    sentence_begins: np.ndarray,
+    text: Sentences,
     strength: float,
     generator: np.random.Generator,
     log: Log = quiet,
 ) -> Words:
-    """The words of a corpus as token ids, with EOS; `strength` is `data.sampling`, and `log` hears
-    how far it is."""
+    """The words of a corpus as token ids; `strength` is `data.sampling`, and `log` gets the
+    progress."""
     cutter = _Cutter(tokenizer, strength, generator)
-    edges = np.append(np.flatnonzero(cutter.word_begins(ids, sentence_begins)), len(ids))
+    edges = np.append(np.flatnonzero(cutter.word_begins(text)), len(text.ids))
     numbers: dict[Segmentation, int] = {}
-    flat = ids.tolist()
-    places = np.array(
+    ids = text.ids.tolist()
+    words = np.array(
         [
-            numbers.setdefault(tuple(flat[start:end]), len(numbers))
-            for start, end in zip(edges.tolist(), edges[1:].tolist())
+            numbers.setdefault(tuple(ids[start:end]), len(numbers))
+            for start, end in pairwise(edges.tolist())
         ],
         np.int32,
     )
-    found = list(with_progress(cutter.segmentations(list(numbers)), "words cut anew", log))
+    found = list(with_progress(cutter.segmentations(list(numbers)), "words segmented", log))
     probabilities = [np.cumsum([chance for _, chance in of_word]) for of_word in found]
-    cut = [segmentation for of_word in found for segmentation, _ in of_word]
     return Words(
-        places=places,
-        sentences=np.searchsorted(edges, sentence_begins),
+        words,
+        begins=np.searchsorted(edges, text.offsets),
         first=offsets(np.array([len(of_word) for of_word in found]))[:-1],
         edges=np.concatenate([number + edge for number, edge in enumerate(probabilities)]),
-        ids=np.array([token for segmentation in cut for token in segmentation], np.int32),
-        begins=offsets(np.array([len(segmentation) for segmentation in cut])),
+        segmentations=flat([segmentation for of_word in found for segmentation, _ in of_word]),
     )
 
 
@@ -123,12 +120,12 @@ class _Cutter:
         self.scores = {name: scores[name] for name in self.ids}
         self.merges = _Merges(self.ids, self.scores) if tokenizer.is_bpe else None
 
-    def word_begins(self, ids: np.ndarray, sentence_begins: np.ndarray) -> np.ndarray:
+    def word_begins(self, text: Sentences) -> np.ndarray:
         """For each token whether it begins a word."""
         numbers = {c: n for n, c in enumerate(sorted(set("".join(self.names))), start=1)}
         base = len(numbers) + 1
         first, last = (
-            np.array([numbers[name[end]] if name else 0 for name in self.names])[ids]
+            np.array([numbers[name[end]] if name else 0 for name in self.names])[text.ids]
             for end in (0, -1)
         )
         neighbours = {
@@ -137,10 +134,10 @@ class _Cutter:
             for a, b in pairwise(name)
             if b != BLANK
         }
-        begins = np.ones(len(ids), bool)
+        begins = np.ones(len(text.ids), bool)
         begins[1:] = ~np.isin(last[:-1] * base + first[1:], list(neighbours))
-        begins[sentence_begins[:-1]] = True  # of one without tokens it is the next sentence's
-        start = offsets(np.array([len(name) for name in self.names])[ids])[:-1]
+        begins[text.offsets[:-1]] = True  # of one without tokens it is the next sentence's
+        start = offsets(np.array([len(name) for name in self.names])[text.ids])[:-1]
         part = (start - np.maximum.accumulate(np.where(begins, start, 0))) // LONGEST
         begins[1:] |= part[1:] > part[:-1]
         return begins

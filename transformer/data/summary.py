@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Integer, UInt64
+from jaxtyping import UInt64
 
 from transformer.config import DataConfig
 from transformer.data.alignment import alignment_warning
-from transformer.data.partitions import hash_partitions, slices
 from transformer.data.processing import processing_of
-from transformer.data.token_store import TokenPairs
+from transformer.data.storage import hash_partitions, slices
+from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import UNK
 
 EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
@@ -45,7 +45,8 @@ def data_summary(
     of some of the pairs."""
     found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
     if len(data.sides) == 2:
-        warning = alignment_warning(*pairs.lengths(slice(0, MOST_ALIGNED)))
+        first = pairs.part(slice(0, MOST_ALIGNED))
+        warning = alignment_warning(first.source.lengths, first.target.lengths)
         found += [warning] * bool(warning)
     return f"first look  {'; '.join(found) or 'nothing odd'} (--doctor looks closer)"
 
@@ -54,7 +55,7 @@ def _findings(
     data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int]
 ) -> Iterator[str]:
     counts: Counter[str] = Counter()
-    validation = np.concatenate([_hashes(held_out, part)[2] for part in slices(len(held_out))])
+    validation = np.concatenate([_hashes(held_out.part(part))[2] for part in slices(len(held_out))])
     overlap = 0
     for these in hash_partitions(_examined(data, pairs, tags, counts), np.uint64, len(pairs)):
         known = np.unique(these)
@@ -69,7 +70,7 @@ def _findings(
         yield f"validation {noun} that are in training too: {overlap:,} of {len(validation):,}"
     for side in data.sides:
         if counts[side]:
-            yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, f'{side}_ids')):.3%}"
+            yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, side).ids):.3%}"
 
 
 def sample_of(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -91,46 +92,41 @@ def _examined(
     side, are added to `counts`."""
     comparable = len(data.sides) == 2 and data.shared_vocabulary
     for part in slices(len(pairs)):
-        lengths = dict(zip(("source", "target"), pairs.lengths(part)))
-        empty = np.any([lengths[side] <= 1 for side in data.sides], axis=0)
-        long = np.any([lengths[side] > data.max_length for side in data.sides], axis=0)
-        source, target, whole = _hashes(pairs, part)
+        some = pairs.part(part)
+        sides = {side: getattr(some, side) for side in data.sides}
+        lengths = np.array([side.lengths for side in sides.values()])
+        empty, long = (lengths <= 1).any(axis=0), (lengths > data.max_length).any(axis=0)
+        source, target, whole = _hashes(some)
         counts[EMPTY] += int(empty.sum())
         counts[LONG] += int(long.sum())
         counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
         if tags:
-            first = pairs.source_ids[pairs.source_offsets[part]]
+            first = some.source.ids[some.source.offsets[:-1]]
             counts[UNTAGGED] += int((~np.isin(first, list(tags)) & ~empty).sum())
-        for side in data.sides:
-            ids, offsets = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_offsets")
-            counts[side] += int((ids[offsets[part.start] : offsets[part.stop]] == UNK).sum())
+        for side, text in sides.items():
+            counts[side] += int((text.tokens == UNK).sum())
         yield whole
 
 
 def _hashes(
-    pairs: TokenPairs, part: slice
+    pairs: TokenPairs,
 ) -> tuple[UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"]]:
-    """Of each source, each target and each pair of a part; equal ones have equal hashes, and of
-    others two in 2^64."""
-    edges = slice(part.start, part.stop + 1)
-    source = _row_hashes(pairs.source_ids, pairs.source_offsets[edges])
-    target = _row_hashes(pairs.target_ids, pairs.target_offsets[edges])
+    """Of each source, each target and each pair; equal ones have equal hashes, and of others two in
+    2^64."""
+    source, target = _sentence_hashes(pairs.source), _sentence_hashes(pairs.target)
     return source, target, source * np.uint64(0x9E3779B97F4A7C15) + target
 
 
-def _row_hashes(
-    ids: Integer[np.ndarray, "T"], edges: Integer[np.ndarray, "N1"]
-) -> UInt64[np.ndarray, "N"]:
-    """A number drawn for each token, times one drawn for its place, summed modulo 2^64."""
-    row, lengths = ids[edges[0] : edges[-1]], np.diff(edges)
-    of_token = _drawn(0, int(row.max(initial=0)) + 1)
-    of_place = _drawn(1, int(lengths.max(initial=0)))
-    place = np.arange(edges[0], edges[-1]) - np.repeat(edges[:-1], lengths)
-    sums = np.concatenate([[np.uint64(0)], np.cumsum(of_token[row] * of_place[place])])
-    ends = edges - edges[0]
-    return sums[ends[1:]] - sums[ends[:-1]]
+def _sentence_hashes(text: Sentences) -> UInt64[np.ndarray, "N"]:
+    """A random number for each token, times one for its position, summed modulo 2^64."""
+    tokens, lengths = text.tokens, text.lengths
+    of_token = _odd_numbers(0, int(tokens.max(initial=0)) + 1)
+    of_position = _odd_numbers(1, int(lengths.max(initial=0)))
+    position = np.arange(len(tokens)) - np.repeat(text.offsets[:-1] - text.offsets[0], lengths)
+    sums = np.cumsum(of_token[tokens] * of_position[position])
+    return np.diff(np.append(np.uint64(0), sums)[text.offsets - text.offsets[0]])
 
 
-def _drawn(seed: int, count: int) -> UInt64[np.ndarray, "N"]:
-    """Odd numbers; more of them begin with the same."""
+def _odd_numbers(seed: int, count: int) -> UInt64[np.ndarray, "N"]:
+    """Random odd numbers; a larger `count` begins with the same ones."""
     return np.random.default_rng(seed).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)
