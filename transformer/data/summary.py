@@ -1,6 +1,9 @@
-"""What is odd about a prepared corpus, at a glance: from the token ids, as training begins."""
+"""The data summary at the start of a run: what is odd about the training pairs, in one line.
+
+It is computed from the token ids, and the text of a sample."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -9,7 +12,6 @@ from jaxtyping import UInt64
 
 from transformer.config import DataConfig
 from transformer.data.alignment import alignment_warning
-from transformer.data.processing import processing_of
 from transformer.data.storage import hash_partitions, slices
 from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import UNK
@@ -24,13 +26,22 @@ EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
 """What is counted of pairs."""
 
 SAMPLE = 2_000
-"""Pairs that are looked at as text."""
+"""Pairs whose text is examined."""
 
 NOTICEABLE = 0.1
-"""Share of them above which it is said that another tool has cut or escaped them."""
+"""The fraction of them that must seem cut or escaped by another tool to be mentioned."""
 
 MOST_ALIGNED = 1_000_000
 """Pairs whose lengths are compared."""
+
+MARKS = {
+    "cut into subwords": re.compile(r"\u2581\w|\w@@(?: |$)|(?:^| )##\w"),
+    "tokenised or escaped": re.compile(
+        r"[^\W\d_] [,.](?: |$)| @-@ |&(?:apos|quot|amp|lt|gt|nbsp|#\d+|#x[0-9a-fA-F]+);"
+    ),
+}
+"""What another tool has done to a text, and its marks, which would count as errors in translations:
+of SentencePiece, subword-nmt, WordPiece; of Moses, HTML."""
 
 
 def data_summary(
@@ -40,9 +51,8 @@ def data_summary(
     tags: Collection[int] = (),
     sample: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """One line that names what was found; examine() of the doctor says more, from the text. `tags`
-    are the tokens that a source should begin with, if the vocabulary has any; `sample` is the text
-    of some of the pairs."""
+    """One line; the doctor finds more. `tags` are the tokens that a source should begin with, if the
+    vocabulary has any; `sample` is the text of some of the pairs."""
     found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
     if len(data.sides) == 2:
         first = pairs.part(slice(0, MOST_ALIGNED))
@@ -74,8 +84,13 @@ def _findings(
 
 
 def sample_of(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The first of the pairs, as many as are looked at as text."""
+    """The first of the pairs, whose text is examined."""
     return list(itertools.islice(pairs, SAMPLE))
+
+
+def processing_of(text: str) -> Iterator[str]:
+    """What seems to have been done to a text, as keys of MARKS."""
+    return (name for name, mark in MARKS.items() if mark.search(text))
 
 
 def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:

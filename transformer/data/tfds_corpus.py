@@ -156,18 +156,14 @@ def _prepare(builder: Any, data: DataConfig) -> None:
 
 
 def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
-    """Where files may lie that need not be downloaded: the setting, and the variable NAME_DIR."""
+    """Folders with files that need not be downloaded: the setting, and the variable NAME_DIR."""
     variable = f"{name.upper()}_DIR"
-    found = []
-    for origin, value in (
-        ("data.manual_dir", data.manual_dir),
-        (variable, os.environ.get(variable)),
-    ):
-        if value:
-            found.append(Path(value).expanduser().absolute())
-            if not found[-1].is_dir():
-                raise UserError(f"{origin}: there is no folder {found[-1]}")
-    return found
+    named = {"data.manual_dir": data.manual_dir, variable: os.environ.get(variable)}
+    folders = {name: Path(value).expanduser().absolute() for name, value in named.items() if value}
+    for setting, folder in folders.items():
+        if not folder.is_dir():
+            raise UserError(f"{setting}: there is no folder {folder}")
+    return list(folders.values())
 
 
 def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
