@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sentences import SENTENCES
 
+from transformer.config import DataConfig
 from transformer.data import segmentation as module
 from transformer.data.segmentation import make_words
 from transformer.data.token_store import flat
-from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
+from transformer.data.tokenizer import train_tokenizer
 from transformer.model.batch import EOS
 
 DRAWN = 4000
@@ -155,7 +156,7 @@ def test_unknown_characters_bytes_and_ends_stay(kind, bytewise):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_users_symbols_stay(kind):
-    tokenizer = train_tokenizer(SENTENCES, kind, 44, VocabularyOptions(user_symbols=("<2the>",)))
+    tokenizer = train_tokenizer(SENTENCES, kind, 44, DataConfig(user_symbols=("<2the>",)))
     text = ["<2the> the cat", "my<2the>bird sleeps"] * 20
     symbol = tokenizer.pieces(range(tokenizer.vocab_size)).index("<2the>")
     rows = drawn_rows(words_of(tokenizer, text, 0.5), 0)

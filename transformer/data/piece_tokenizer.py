@@ -83,11 +83,6 @@ class PieceTokenizer(Tokenizer):
             if not (model.is_control(number) or model.is_unknown(number) or model.is_unused(number))
         ]
 
-    @property
-    def vocab_size(self) -> int:
-        """Tokens in the list, the four special ones included, even a PAD that the list lacks."""
-        return len(self._names)
-
     @cached_property
     def digest(self) -> str:
         """Identity: the SHA-256 of the model's bytes and of the list, special places included."""
@@ -110,11 +105,6 @@ class PieceTokenizer(Tokenizer):
         texts = [self._processor.decode_pieces(row) if row else "" for row in rows]
         texts = [text.replace("\u2581", " ").strip() for text in texts]
         return list(map(clean_up, texts)) if self.vocabulary.cleans_up else texts
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of text behind each id, special tokens by name: labels for a plot."""
-        names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
-        return [names.get(i) or self._names[i] for i in ids]
 
 
 @lru_cache(maxsize=1024)

@@ -51,8 +51,8 @@ def data_summary(
     tags: Collection[int] = (),
     sample: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """One line; the doctor finds more. `tags` are the tokens that a source should begin with, if the
-    vocabulary has any; `sample` is the text of some of the pairs."""
+    """One line; the doctor finds more. `tags` are the tokens that a source should begin with, if
+    the vocabulary has any; `sample` is the text of some of the pairs."""
     found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
     if len(data.sides) == 2:
         first = pairs.part(slice(0, MOST_ALIGNED))

@@ -13,6 +13,7 @@ from typing import Any
 
 import sentencepiece
 
+from transformer.config import DataConfig
 from transformer.errors import UserError
 from transformer.machine.signals import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD, UNK
@@ -45,6 +46,8 @@ LARGE_ALPHABET = 1_000
 COVERAGE = 0.9995
 """Share of a text with a large alphabet whose characters are in the vocabulary, the most frequent
 ones."""
+
+DEFAULTS = DataConfig()
 
 FREQUENT = 10
 """How often a character occurs that is in the vocabulary besides; in more than a million sentences,
@@ -98,10 +101,16 @@ class Tokenizer:
         """Whether the blank is behind each word (SentencePiece's treat_whitespace_as_suffix)."""
         return self._processor.encode("a", out_type=str)[-1].endswith(BLANK)
 
+    @cached_property
+    def _names(self) -> list[str]:
+        """The piece of each of our ids; "" if the model has none."""
+        ids = self._model_ids
+        return [self._processor.id_to_piece(number) if number >= 0 else "" for number in ids]
+
     @property
     def vocab_size(self) -> int:
-        """Tokens in the vocabulary, the four special ones included."""
-        return len(self._model_ids)
+        """Tokens in the vocabulary, the four special ones included, even a PAD that it lacks."""
+        return len(self._names)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -126,25 +135,21 @@ class Tokenizer:
     @cached_property
     def _proto(self) -> Any:
         """The fields of the model."""
-        from sentencepiece import sentencepiece_model_pb2
-
-        return sentencepiece_model_pb2.ModelProto.FromString(self.model)
+        return _proto_of(self.model)
 
     @property
     def is_bpe(self) -> bool:
-        """Whether pieces come from merges, so that their scores are no log-probabilities."""
+        """Whether pieces come from merges, so that their scores are not log-probabilities."""
         return self._proto.trainer_spec.model_type == self._proto.trainer_spec.BPE
 
     @cached_property
     def _verbatim(self) -> sentencepiece.SentencePieceProcessor:
         """The model for text that is written as in pieces, with BLANK for a space."""
-        from sentencepiece import sentencepiece_model_pb2
-
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.model)
-        as_it_is = sentencepiece_model_pb2.NormalizerSpec(
-            name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False
-        )
-        model.normalizer_spec.CopyFrom(as_it_is)
+        model = _proto_of(self.model)
+        model.normalizer_spec.Clear()
+        model.normalizer_spec.name = "identity"
+        model.normalizer_spec.add_dummy_prefix = False
+        model.normalizer_spec.remove_extra_whitespaces = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
 
     def segmentations(self, word: str, count: int) -> list[list[str]]:
@@ -175,7 +180,14 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece of text behind each id, special tokens by name: labels for a plot."""
         names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
-        return [names.get(i) or self._processor.id_to_piece(self._model_ids[i]) for i in ids]
+        return [names.get(i) or self._names[i] for i in ids]
+
+
+def _proto_of(model: bytes) -> Any:
+    """The fields of a serialised model."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    return sentencepiece_model_pb2.ModelProto.FromString(model)
 
 
 def has_letters(text: str) -> bool:
@@ -197,30 +209,19 @@ def load_tokenizer(path: str | Path, lowercase: bool = False) -> Tokenizer:
         raise UserError(f"cannot read the tokenizer {path}: {reason}") from error
 
 
-@dataclass(frozen=True)
-class VocabularyOptions:
-    """How a vocabulary spells text; the settings of the same names in `data`."""
-
-    byte_fallback: bool = False
-    normalisation: str = "nmt_nfkc"
-    lowercase: bool = False
-    character_coverage: float = 0.0
-    user_symbols: tuple[str, ...] = ()
-    split_digits: bool = False
-
-
 def train_tokenizer(
     sentences: Iterable[str],
     kind: str,
     vocab_size: int,
-    options: VocabularyOptions = VocabularyOptions(),
+    options: DataConfig = DEFAULTS,
     setting: str = "data.vocab_size",
 ) -> Tokenizer:
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
-    The same sentences give the same model. `vocab_size` is exact for unigram and bpe and an upper
-    limit for word and char. Raises UserError, which names the `setting` of the size, when the
-    sentences cannot fill such a vocabulary, or their characters alone do not fit in it.
+    Of `options` it reads normalisation, lowercase, byte_fallback, character_coverage, user_symbols
+    and split_digits. The same sentences give the same model. `vocab_size` is exact for unigram and
+    bpe and an upper limit for word and char. Raises UserError, which names the `setting` of the
+    size, when the sentences cannot fill such a vocabulary, or their characters alone do not fit.
     """
     exact = kind in ("unigram", "bpe")
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
@@ -276,14 +277,10 @@ def normaliser(rule: str) -> Callable[[str], str]:
 def normalised_by(tokenizer: Tokenizer, rule: str) -> Tokenizer:
     """A tokenizer with the same pieces under the same ids, which normalises text by another rule
     before it cuts it; in what it decodes there is no difference."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
-    model.normalizer_spec.name = rule
+    model = _proto_of(tokenizer.model)
     spec = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_normalizer_spec()
-    model.normalizer_spec.precompiled_charsmap = sentencepiece_model_pb2.NormalizerSpec.FromString(
-        spec
-    ).precompiled_charsmap
+    table = type(model.normalizer_spec).FromString(spec).precompiled_charsmap
+    model.normalizer_spec.name, model.normalizer_spec.precompiled_charsmap = rule, table
     return replace(tokenizer, model=model.SerializeToString(deterministic=True))
 
 
@@ -312,7 +309,7 @@ def _lines(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _kept_characters(
-    sample: Sequence[str], alphabet: Collection[str], vocab_size: int, options: VocabularyOptions
+    sample: Sequence[str], alphabet: Collection[str], vocab_size: int, options: DataConfig
 ) -> dict[str, Any]:
     """SentencePiece's settings for the characters that are in the vocabulary.
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import (
     LONGEST_PIECE,
     Tokenizer,
-    VocabularyOptions,
     load_tokenizer,
     normalised_by,
     normaliser,
@@ -156,17 +155,10 @@ def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
     if len(data.sides) == 2:
         pairs = _without_long_words(pairs, LONGEST_PIECE * data.max_length, log)
     rule = "identity" if "target" in sides else data.normalisation
+    options = replace(data, normalisation=rule)
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str
     written = ((normalise(source), target) for source, target in pairs)
     sentences = (pair[column] for pair in written for column in columns)
-    options = VocabularyOptions(
-        data.byte_fallback,
-        rule,
-        data.lowercase,
-        data.character_coverage,
-        data.user_symbols,
-        data.split_digits,
-    )
     setting = "vocab_size" if data.shared_vocabulary else f"{sides[0]}_vocab_size"
     size = getattr(data, setting) or data.vocab_size
     try:
