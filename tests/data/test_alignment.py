@@ -20,7 +20,7 @@ def test_what_belongs_together_is_not_doubted(count, ratio):
     assert alignment_warning(*lengths(count, ratio)) == ""
 
 
-@pytest.mark.parametrize("shift, words", [(1, "1 line further down"), (-3, "3 lines up")])
+@pytest.mark.parametrize("shift, words", [(1, "1 line further down"), (-3, "3 lines further up")])
 def test_a_shift_is_told_with_its_first_line(shift, words):
     source, target = lengths()
     assert words in alignment_warning(source, np.roll(target, shift))

@@ -83,7 +83,7 @@ def test_lines_that_do_not_belong_together_are_told():
     lines = [" ".join(SENTENCES[: n % 7 + 1]) for n in range(400)]
     assert "seem" not in "\n".join(examine(DataConfig(), zip(lines, lines), {}).lines())
     shifted = examine(DataConfig(), itertools.pairwise(lines), {})
-    assert "seem to stand 1 line up" in "\n".join(shifted.lines())
+    assert "seem to be 1 line further up" in "\n".join(shifted.lines())
 
 
 def test_text_of_one_side_has_no_other_side(report):

@@ -101,7 +101,7 @@ def test_merges_are_left_out_as_by_the_papers_algorithm(bpe, word, dropout):
     letters = np.array([[ids[letter] for letter in word]] * DRAWN)
     merges = module._Merges({name: ids[name] for name in scores}, scores)
     found = Counter()
-    for rows, pieces in merges.drawn(letters, dropout, np.random.default_rng(0)):
+    for rows, pieces in merges.sample(letters, dropout, np.random.default_rng(0)):
         assert len(rows) == len(pieces)
         found.update(tuple(bpe.pieces(row)) for row in pieces.tolist())
     assert found.total() == DRAWN

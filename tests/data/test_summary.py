@@ -27,10 +27,10 @@ def test_each_oddity_is_counted():
     rows = [([A], [B]), ([A, B], [C]), ([A], [B]), ([], [B]), ([C, A], [C, A]), ([A] * 9, [B, UNK])]
     said = data_summary(DataConfig(max_length=8), stored(rows), stored([([A], [B]), ([B], [A])]))
     assert said == (
-        "first look  pairs with an empty side: 1; pairs longer than data.max_length (8): 1; "
+        "summary     pairs with an empty side: 1; pairs longer than data.max_length (8): 1; "
         "pairs that repeat an earlier one: 1; pairs with equal sides: 1; "
         "validation pairs that are in training too: 1 of 2; "
-        f"target tokens unknown: {1 / 14:.3%} (--doctor looks closer)"
+        f"target tokens unknown: {1 / 14:.3%} (--doctor finds more)"
     )
 
 
@@ -43,7 +43,7 @@ def test_sources_without_a_target_tag_are_counted_where_there_are_tags():
 
 def test_where_nothing_is_odd_it_says_so():
     said = data_summary(DataConfig(), stored([([A], [B]), ([B], [A])]), stored([([A], [A])]))
-    assert said.startswith("first look  nothing odd")
+    assert said.startswith("summary     nothing odd")
 
 
 def test_shifted_files_and_processed_text_are_told():
@@ -53,7 +53,7 @@ def test_shifted_files_and_processed_text_are_told():
     validation = stored([([C], [C])])
     assert "seem" not in data_summary(DataConfig(), stored(rows), validation, sample=[("a", "b")])
     said = data_summary(DataConfig(), stored(shifted), validation)
-    assert "seem to stand 1 line further down" in said
+    assert "seem to be 1 line further down" in said
     sample = [("a b", "ein St@@ ück")] * 3 + [("a", "b")]
     said = data_summary(DataConfig(), stored(rows), validation, sample=sample)
     assert "seems to be cut into subwords: 3 of the first 4 lines" in said

@@ -1,5 +1,5 @@
-"""What the training pairs say of translations: how long they become, and whether a text without
-letters is its own translation."""
+"""Derived fields of `decode`, from the training pairs: how long translations become, and whether a
+text without letters is its own translation."""
 
 import math
 from dataclasses import replace
@@ -14,15 +14,14 @@ from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import EOS
 
 COVERED = 0.999
-"""Share of the training pairs that the limit of an output's length must allow: the longest of a
-corpus are often no translations."""
+"""The fraction of the training targets that are within the limit on the output's length; the
+longest of a corpus are often not translations."""
 
 TENTHS = 10
 """A ratio of lengths is rounded up to tenths."""
 
-
 ENOUGH = 10_000
-"""Pairs without letters that are looked at, the first ones of a corpus."""
+"""Pairs without letters that are examined, the first of the corpus."""
 
 
 def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> Config:
@@ -38,32 +37,32 @@ def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> C
 
 
 def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
-    """Whether most training sources without a letter, such as numbers, are their own translations,
-    or there are none. Those that the vocabulary does not know whole do not count."""
+    """Whether most training sources without a letter, such as numbers, are their own translations;
+    True if there are none. Those with unknown tokens do not count."""
     source = tokenizers.source
     pieces = source.pieces(range(source.vocab_size))
     lettered = np.array([has_letters(piece) for piece in pieces])
     lettered[EOS] = False
-    seen = copied = 0
+    examined = copied = 0
     for part in slices(len(pairs)):
-        if seen == ENOUGH:
+        if examined == ENOUGH:
             break
         some = pairs.source.part(part)
         counts = np.append(0, lettered[some.tokens].cumsum())[some.offsets - some.offsets[0]]
         without = np.diff(counts) == 0
-        numbers = np.flatnonzero(without & (some.lengths > 1))[: ENOUGH - seen] + part.start
+        numbers = np.flatnonzero(without & (some.lengths > 1))[: ENOUGH - examined] + part.start
         texts = [
             tokenizer.decode([rows[number] for number in numbers.tolist()])
             for tokenizer, rows in zip(tokenizers, (pairs.source, pairs.target))
         ]
-        seen += len(numbers)
+        examined += len(numbers)
         copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(*texts))
-    return 2 * copied >= seen
+    return 2 * copied >= examined
 
 
 def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:
-    """`decode.length_ratio` and `decode.longest_target`, so that nearly all training targets are
-    within the limit; (1.0, 0) where `decode.max_extra_length` suffices."""
+    """`decode.length_ratio` and `decode.longest_target` with which nearly all training targets are
+    within the limit; (1.0, 0) if `decode.max_extra_length` suffices."""
     counts, longest = np.zeros(1, np.int64), 0
     for part in slices(len(pairs)):
         some = pairs.part(part)

@@ -1,10 +1,9 @@
-"""Sentences in other pieces: subword regularisation and BPE-dropout, one word at a time.
+"""Subword regularisation and BPE-dropout: other segmentations of words, one word at a time.
 
-A word ends where no piece of the vocabulary can go on: before a blank, and between two characters
-that stand side by side in no piece, so that Chinese and Thai have words too. To draw the pieces of
-a sentence is to draw those of its words, each from a list of its segmentations with their
-probabilities, which is made once. (SentencePiece draws too, but what it draws differs from process
-to process, whatever its seed.)
+A word ends where no piece of the vocabulary can continue: before a space, and between two
+characters that are neighbours in no piece, so that Chinese and Thai have words too. A sentence is
+sampled word by word, each from a list of segmentations with their probabilities, made once.
+(SentencePiece can sample too, but differently in every process, whatever its seed.)
 """
 
 from collections import Counter
@@ -20,17 +19,17 @@ from transformer.data.token_store import Sentences, flat, offsets
 from transformer.data.tokenizer import BLANK, Tokenizer
 
 BEST = 64
-"""Segmentations of a word that subword regularisation draws from (Kudo, 2018: l = 64)."""
+"""Segmentations of a word that subword regularisation samples from (Kudo, 2018: l = 64)."""
 
-DRAWS = 32
-"""Segmentations of a word by BPE-dropout, among which all epochs draw."""
+SAMPLES = 32
+"""Samples of BPE-dropout for each word, from which all epochs sample."""
 
 LONGEST = 16
-"""Characters of a word after which it is cut where it has a piece's end: time and memory for the
-segmentations of a word grow with the square of its length."""
+"""A word of more characters is cut at the end of a piece: time and memory for its segmentations
+grow with the square of its length."""
 
 WORDS_AT_ONCE = 4_096
-"""Words whose merges are drawn together."""
+"""Words whose merges are sampled together."""
 
 Segmentation = tuple[int, ...]
 
@@ -56,7 +55,7 @@ class Words:
         """A segmentation for each place."""
         wanted = self.words + generator.random(len(self.words))
         found = np.searchsorted(self.edges, wanted, side="right")
-        # Where a sum of probabilities is a little below 1.
+        # The sum of the probabilities may be a little below 1.
         return np.minimum(found, np.append(self.first[1:], len(self.edges))[self.words] - 1)
 
     def lengths(self, chosen: Int[np.ndarray, "O"]) -> Int[np.ndarray, "S"]:
@@ -86,8 +85,8 @@ def make_words(
 ) -> Words:
     """The words of a corpus as token ids; `strength` is `data.sampling`, and `log` gets the
     progress."""
-    cutter = _Cutter(tokenizer, strength, generator)
-    edges = np.append(np.flatnonzero(cutter.word_begins(text)), len(text.ids))
+    segmenter = _Segmenter(tokenizer, strength, generator)
+    edges = np.append(np.flatnonzero(segmenter.word_begins(text)), len(text.ids))
     numbers: dict[Segmentation, int] = {}
     ids = text.ids.tolist()
     words = np.array(
@@ -97,7 +96,7 @@ def make_words(
         ],
         np.int32,
     )
-    found = list(with_progress(cutter.segmentations(list(numbers)), "words segmented", log))
+    found = list(with_progress(segmenter.segmentations(list(numbers)), "words segmented", log))
     probabilities = [np.cumsum([chance for _, chance in of_word]) for of_word in found]
     return Words(
         words,
@@ -108,9 +107,9 @@ def make_words(
     )
 
 
-class _Cutter:
-    """Cuts words into pieces. Special tokens, language tags, user-defined symbols and characters
-    spelt as bytes are words of their own and stay as they are."""
+class _Segmenter:
+    """Finds words and their segmentations. Special tokens, language tags, user-defined symbols and
+    characters spelt as bytes are words with one segmentation."""
 
     def __init__(self, tokenizer: Tokenizer, strength: float, generator: np.random.Generator):
         self.tokenizer, self.strength, self.generator = tokenizer, strength, generator
@@ -136,7 +135,7 @@ class _Cutter:
         }
         begins = np.ones(len(text.ids), bool)
         begins[1:] = ~np.isin(last[:-1] * base + first[1:], list(neighbours))
-        begins[text.offsets[:-1]] = True  # of one without tokens it is the next sentence's
+        begins[text.offsets[:-1]] = True  # without tokens it is the next sentence's
         start = offsets(np.array([len(name) for name in self.names])[text.ids])[:-1]
         part = (start - np.maximum.accumulate(np.where(begins, start, 0))) // LONGEST
         begins[1:] |= part[1:] > part[:-1]
@@ -145,8 +144,8 @@ class _Cutter:
     def segmentations(
         self, words: Sequence[Segmentation]
     ) -> Iterator[list[tuple[Segmentation, float]]]:
-        """Those of each word, given in the pieces that it has without drawing, which come first;
-        and the probability of each."""
+        """The segmentations of each word with their probabilities. The first one is that of the
+        tokenizer, in which words are given."""
         for start in range(0, len(words), WORDS_AT_ONCE):
             some = words[start : start + WORDS_AT_ONCE]
             texts = ["".join(self.names[token] for token in word) for word in some]
@@ -157,8 +156,7 @@ class _Cutter:
                 yield [(ids, chance / total if total else 1.0) for ids, chance in found.items()]
 
     def _by_score(self, text: str) -> dict[Segmentation, float]:
-        """The likeliest segmentations by a unigram model, and what their probabilities are
-        proportional to."""
+        """The likeliest segmentations by a unigram model, with unnormalised probabilities."""
         cut = self.tokenizer.segmentations(text, BEST) if text else []
         cut = [way for way in cut if all(map(self.ids.__contains__, way))]
         if not cut:
@@ -169,7 +167,7 @@ class _Cutter:
         return dict(zip(ways, chances.tolist()))
 
     def _by_merges(self, texts: Sequence[str]) -> list[dict[Segmentation, float]]:
-        """How often BPE-dropout gives which segmentations."""
+        """The number of samples of BPE-dropout for each segmentation."""
         found: list[Counter[Segmentation]] = [Counter() for _ in texts]
         by_length: dict[int, list[int]] = {}
         for number, text in enumerate(texts):
@@ -178,15 +176,15 @@ class _Cutter:
         for length, numbers in by_length.items():
             if length > 1:
                 letters = [[self.ids[letter] for letter in texts[number]] for number in numbers]
-                rows = np.repeat(np.array(letters), DRAWS, axis=0)
-                for which, pieces in self.merges.drawn(rows, self.strength, self.generator):
+                rows = np.repeat(np.array(letters), SAMPLES, axis=0)
+                for which, pieces in self.merges.sample(rows, self.strength, self.generator):
                     for row, way in zip(which.tolist(), pieces.tolist()):
-                        found[numbers[row // DRAWS]][tuple(way)] += 1
+                        found[numbers[row // SAMPLES]][tuple(way)] += 1
         return found
 
 
 class _Merges:
-    """The merges of a BPE vocabulary: which two pieces become which, and which is made first."""
+    """The merges of a BPE vocabulary, and their ranks: a lower rank is merged first."""
 
     def __init__(self, ids: dict[str, int], scores: dict[str, float]):
         order = sorted(ids, key=lambda name: (-scores[name], ids[name]))
@@ -205,27 +203,26 @@ class _Merges:
         self.ranks = np.array([*(ranks[pair] for pair in self.pairs.tolist()), self.never])
 
     def rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Of the merges of pieces that stand side by side."""
+        """The ranks of the merges of neighbouring pieces."""
         wanted = left.astype(np.int64) * self.base + right
         place = np.searchsorted(self.pairs, wanted)
         known = np.append(self.pairs, -1)[place] == wanted
         return self.ranks[np.where(known, place, len(self.pairs))]
 
-    def drawn(
+    def sample(
         self, pieces: np.ndarray, dropout: float, generator: np.random.Generator
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """BPE-dropout (Provilkov et al., 2020, algorithm 1) of words with as many letters, a row
-        each: in each step every merge that is possible is left out with a probability, and the
-        first of the rest is made. Yields the numbers of rows that are finished, and their pieces.
-        """
+        """BPE-dropout (Provilkov et al., 2020, algorithm 1) of words of equal length, one per row:
+        in each step every possible merge is dropped with a probability, and the first of the
+        others is made. Yields the numbers of finished rows, and their pieces."""
         rows = np.arange(len(pieces))
         ranks = self.rank(pieces[:, :-1], pieces[:, 1:])
         while ranks.size:
             kept = np.where(generator.random(ranks.shape) < dropout, self.never, ranks)
             place = kept.argmin(axis=1)
-            goes_on = kept.min(axis=1) < self.never
-            yield rows[~goes_on], pieces[~goes_on]
-            rows, pieces, ranks, place = (a[goes_on] for a in (rows, pieces, ranks, place))
+            is_open = kept.min(axis=1) < self.never
+            yield rows[~is_open], pieces[~is_open]
+            rows, pieces, ranks, place = (a[is_open] for a in (rows, pieces, ranks, place))
             row, width = np.arange(len(rows)), ranks.shape[1]
             pieces[row, place] = self.ids[ranks[row, place]]
             pieces = pieces[np.arange(width + 1) != place[:, None] + 1].reshape(-1, width)

@@ -58,7 +58,7 @@ def data_summary(
         first = pairs.part(slice(0, MOST_ALIGNED))
         warning = alignment_warning(first.source.lengths, first.target.lengths)
         found += [warning] * bool(warning)
-    return f"first look  {'; '.join(found) or 'nothing odd'} (--doctor looks closer)"
+    return f"summary     {'; '.join(found) or 'nothing odd'} (--doctor finds more)"
 
 
 def _findings(
@@ -67,7 +67,7 @@ def _findings(
     counts: Counter[str] = Counter()
     validation = np.concatenate([_hashes(held_out.part(part))[2] for part in slices(len(held_out))])
     overlap = 0
-    for these in hash_partitions(_examined(data, pairs, tags, counts), np.uint64, len(pairs)):
+    for these in hash_partitions(_examine(data, pairs, tags, counts), np.uint64, len(pairs)):
         known = np.unique(these)
         counts[REPEATED] += len(these) - len(known)
         overlap += int(np.isin(validation, known).sum())
@@ -100,11 +100,11 @@ def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:
             yield f"text that seems to be {mark}: {count:,} of the first {len(sample):,} lines"
 
 
-def _examined(
+def _examine(
     data: DataConfig, pairs: TokenPairs, tags: Collection[int], counts: Counter[str]
 ) -> Iterator[UInt64[np.ndarray, "N"]]:
-    """The hashes of the pairs, part by part; what is odd in each part, and unknown tokens of each
-    side, are added to `counts`."""
+    """The hashes of the pairs, slice by slice; adds to `counts` what is odd in each slice, and the
+    unknown tokens of each side."""
     comparable = len(data.sides) == 2 and data.shared_vocabulary
     for part in slices(len(pairs)):
         some = pairs.part(part)

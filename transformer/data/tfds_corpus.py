@@ -26,7 +26,7 @@ def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
     except NotImplementedError as error:
         raise UserError(
             f"{builder.data_dir} was prepared in a format that only TensorFlow reads: "
-            "set the variable TFDS_DATA_DIR to another folder, to prepare it anew"
+            "set the variable TFDS_DATA_DIR to another folder, to prepare it again"
         ) from error
     for start in range(0, len(examples), READ_AT_ONCE):
         chosen = range(start, min(start + READ_AT_ONCE, len(examples)))
@@ -85,7 +85,7 @@ def _import_tfds() -> Any:
 
 @contextlib.contextmanager
 def _without_chatter() -> Iterator[None]:
-    """Keep TFDS's warnings about a dataset not prepared yet, and standard output, to ourselves."""
+    """Suppresses TFDS's warnings about a dataset that is not prepared, and standard output."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -97,7 +97,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def _builder(tfds: Any, name: str) -> Any:
-    """The TFDS builder of that name; a wrong name is answered with those nearest to it."""
+    """The TFDS builder of that name. Raises UserError with similar names for a wrong one."""
     try:
         return tfds.builder(name)
     except Exception as error:  # TFDS raises several kinds, with long texts
@@ -135,7 +135,7 @@ def _check_languages(tfds: Any, builder: Any, data: DataConfig) -> None:
 
 
 def _prepare(builder: Any, data: DataConfig) -> None:
-    """Let TFDS write the examples to disk, in the format that reads without TensorFlow."""
+    """Lets TFDS write the examples to disk, in the format that can be read without TensorFlow."""
     from transformer.data.tfds_downloads import Downloads, shuffling_without_tensorflow
 
     folder = Path(builder.data_dir_root) / "downloads"
@@ -167,7 +167,7 @@ def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
 
 
 def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
-    """The split that the settings name must exist; it may be a slice, such as train[:10%]."""
+    """Raises UserError for a split that does not exist; it may be a slice, such as train[:10%]."""
     name = getattr(data, f"{split}_split")
     try:
         builder.info.splits[name]
@@ -175,5 +175,5 @@ def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
         known = ", ".join(builder.info.splits)
         raise UserError(
             f"data.{split}_split ({name!r}) is not in {data.dataset}, which has {known}; "
-            "a part of one, such as train[:1%], will do"
+            "a part of one, such as train[:1%], is possible too"
         ) from error

@@ -1,4 +1,4 @@
-"""A corpus as token ids in flat arrays: encoded once, cached on disk and memory-mapped."""
+"""A corpus as token ids in flat arrays: tokenized once, cached on disk and memory-mapped."""
 
 import hashlib
 import itertools
@@ -179,7 +179,7 @@ def _checksum(path: Path) -> int:
 
 
 def _is_intact(entry: Path) -> bool:
-    """Whether the entry is there, whole and unchanged since it was written."""
+    """Whether the entry exists, complete and unchanged since it was written."""
     try:
         checksums = json.loads((entry / CHECKSUMS).read_bytes())
         return all(_checksum(entry / name) == value for name, value in checksums.items())

@@ -41,17 +41,17 @@ BLANK = "\u2581"
 """What SentencePiece writes for a space: words begin with it."""
 
 LARGE_ALPHABET = 1_000
-"""More characters than this are no alphabet: Chinese ones, or the strays of a web crawl."""
+"""An alphabet of more characters is large: Chinese, or the stray characters of a web crawl."""
 
 COVERAGE = 0.9995
-"""Share of a text with a large alphabet whose characters are in the vocabulary, the most frequent
-ones."""
+"""The fraction of a text with a large alphabet whose characters are in the vocabulary, the most
+frequent ones."""
 
 DEFAULTS = DataConfig()
 
 FREQUENT = 10
-"""How often a character occurs that is in the vocabulary besides; in more than a million sentences,
-once in a hundred thousand."""
+"""Characters that occur as often are in the vocabulary too; in more than a million sentences, once
+in a hundred thousand."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Tokenizer:
     """Whether text is lower-cased first."""
 
     def __post_init__(self) -> None:
-        """Raises UserError when `model` is no SentencePiece model."""
+        """Raises UserError when `model` is not a SentencePiece model."""
         try:
             self._processor  # noqa: B018 - loading it is the check
         except RuntimeError as error:
@@ -98,7 +98,7 @@ class Tokenizer:
 
     @property
     def marks_ends(self) -> bool:
-        """Whether the blank is behind each word (SentencePiece's treat_whitespace_as_suffix)."""
+        """Whether words end with BLANK (SentencePiece's treat_whitespace_as_suffix)."""
         return self._processor.encode("a", out_type=str)[-1].endswith(BLANK)
 
     @cached_property
@@ -174,7 +174,7 @@ class Tokenizer:
         return [self._processor.decode(row) if row else "" for row in rows]
 
     def reproduce(self, sentences: Sequence[str]) -> list[str]:
-        """The sentences after they have been tokens: what is lost in them a model cannot write."""
+        """The sentences encoded and decoded: a model cannot write what this loses."""
         return self.decode(self.encode(sentences))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -244,7 +244,7 @@ def train_tokenizer(
                 sentence_iterator=_lines(sample),
                 model_writer=model,
                 model_type=kind,
-                # With room for special tokens it says how much room the characters need.
+                # If special tokens fit, its error says how large the vocabulary must be.
                 vocab_size=max(vocab_size, reserved),
                 hard_vocab_limit=exact,
                 byte_fallback=options.byte_fallback,
@@ -267,7 +267,7 @@ def train_tokenizer(
 
 
 def normaliser(rule: str) -> Callable[[str], str]:
-    """What SentencePiece's rule of that name makes of a text."""
+    """SentencePiece's normalisation of that name, as a function."""
     found = sentencepiece.SentencePieceNormalizer(
         rule_name=rule, add_dummy_prefix=False, escape_whitespaces=False
     )
@@ -275,8 +275,8 @@ def normaliser(rule: str) -> Callable[[str], str]:
 
 
 def normalised_by(tokenizer: Tokenizer, rule: str) -> Tokenizer:
-    """A tokenizer with the same pieces under the same ids, which normalises text by another rule
-    before it cuts it; in what it decodes there is no difference."""
+    """A tokenizer with the same pieces and ids that normalises text by another rule before it
+    encodes it; it decodes in the same way."""
     model = _proto_of(tokenizer.model)
     spec = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_normalizer_spec()
     table = type(model.normalizer_spec).FromString(spec).precompiled_charsmap
@@ -285,7 +285,7 @@ def normalised_by(tokenizer: Tokenizer, rule: str) -> Tokenizer:
 
 
 def _sample(sentences: Iterable[str], size: int) -> list[str]:
-    """At most `size` of the sentences, each with the same chance (reservoir sampling)."""
+    """At most `size` of the sentences, each with the same probability (reservoir sampling)."""
     generator = random.Random(0)
     sample = []
     for count, sentence in enumerate(sentences, start=1):
@@ -297,8 +297,8 @@ def _sample(sentences: Iterable[str], size: int) -> list[str]:
 
 
 def _lines(sentences: Iterable[str]) -> Iterator[str]:
-    """The sentences as lines that SentencePiece can be trained on: cut at spaces if there are any,
-    without what it reserves for itself."""
+    """The sentences as lines that SentencePiece can be trained on: cut at spaces if possible,
+    without its reserved characters."""
     parts = re.compile(f".{{1,{LONGEST_LINE}}}(?: |$)|.{{{LONGEST_LINE}}}", re.DOTALL)
     for sentence in sentences:
         text = SPECIAL_NAMES.sub("< ", sentence.replace(RESERVED, " "))
@@ -313,8 +313,8 @@ def _kept_characters(
 ) -> dict[str, Any]:
     """SentencePiece's settings for the characters that are in the vocabulary.
 
-    Where the alphabet is large, those that make up 99.95 % of the text, and in up to a quarter of
-    the vocabulary the others that are FREQUENT: beside rows of Chinese, say, % and € would be lost.
+    Of a large alphabet, those that make up 99.95 % of the text, and in up to a quarter of the
+    vocabulary the others that are FREQUENT: in Chinese text, say, % and € would be lost.
     """
     if options.character_coverage or len(alphabet) <= LARGE_ALPHABET:
         return {"character_coverage": options.character_coverage or 1.0}
@@ -337,7 +337,7 @@ def _kept_characters(
 
 
 def _explanation(error: str, kind: str, setting: str) -> str:
-    """What SentencePiece's refusal means for the user's settings."""
+    """SentencePiece's error in terms of the user's settings."""
     if largest := re.search(r"too high .* <= (\d+)", error):
         return f"{setting} is too large for this corpus: set it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
