@@ -23,10 +23,10 @@ from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import UNK
 
 RATIO = 3.0
-"""Times by which the ratio of lengths, in characters, differs from the usual one of the corpus in a
-pair that looks wrong, of LONG ones."""
+"""A pair of LONG sentences whose ratio of lengths differs by this factor from that of the corpus
+is unusual."""
 LONG = 30
-"""Characters of the longer sentence from which on the ratio says something."""
+"""Characters of the longer sentence of such a pair."""
 RARE = 3
 """A character that occurs less often is likely a stray."""
 EMPTY, REPEATED, EQUAL = "one side empty", "the same pair again", "source equal to target"
@@ -46,7 +46,6 @@ Pairs = Iterable[tuple[str, str]]
 class Finding:
     """How many pairs have a problem, and the first of them."""
 
-    name: str
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
@@ -55,37 +54,6 @@ class Finding:
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(f"pair {number:,}: {text[:70]!r}")
-
-
-@dataclass(frozen=True)
-class Report:
-    """What the text of the training split is like, and how it overlaps with what it is tested on.
-
-    Findings count pairs; a pair may be in several.
-    """
-
-    pairs: int
-    findings: tuple[Finding, ...]
-    characters: dict[str, Counter]
-    warning: str = ""
-
-    def lines(self) -> Iterator[str]:
-        """The report as text."""
-        yield f"{self.pairs:,} pairs read"
-        for finding in self.findings:
-            percentage = f"{finding.count / max(self.pairs, 1):.2%}"
-            yield f"  {finding.name:34} {finding.count:>9,}  {percentage}"
-            for example in finding.examples:
-                yield f"      {example}"
-        if self.warning:
-            yield f"  {self.warning}"
-        for side, counted in self.characters.items():
-            rare = sorted(c for c, n in counted.items() if n < RARE)
-            names = (c if c.isprintable() else f"U+{ord(c):04X}" for c in rare[:20])
-            yield (
-                f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
-                f"{RARE} times" + (f": {' '.join(names)}" if rare else "")
-            )
 
 
 def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) -> Iterator[str]:
@@ -102,16 +70,20 @@ def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) ->
     yield from token_lines(data, made, pairs, plan, sample_of(read_pairs(data, "train")))
 
 
-def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> Report:
+def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> "Report":
     """One pass over the training pairs; `others` are validation and test sets, by name."""
-    exam = _Examination(data, others)
-    for number, pair in enumerate(training, start=1):
-        exam.add(number, pair)
-    return exam.report()
+    report = Report(data, others)
+    for pair in training:
+        report.add(pair)
+    report.compare()
+    return report
 
 
-class _Examination:
-    """What has been found in the pairs so far."""
+class Report:
+    """What the text of the training split is like, and its overlap with validation and test set.
+
+    Findings count pairs; a pair may be in several.
+    """
 
     def __init__(self, data: DataConfig, others: Mapping[str, Pairs]):
         self.sides, self.is_paired = data.sides, len(data.sides) == 2
@@ -125,14 +97,20 @@ class _Examination:
             *(f"pair also in {name}" for name in others),
             *(f"source also in {name}" for name in others if self.is_paired),
         ]  # fmt: skip
-        self.findings = {name: Finding(name) for name in names}
+        self.findings = {name: Finding() for name in names}
+        self.warning = ""
         self.keys: set[int] = set()
         self.characters = {side: Counter[str]() for side in self.sides}
         self.scripts: list[tuple[str, ...]] = []
         self.lengths = array("L")
 
-    def add(self, number: int, pair: tuple[str, str]) -> None:
-        """Examines one more pair; what needs all pairs is noted for `report`."""
+    @property
+    def pairs(self) -> int:
+        """How many have been examined."""
+        return len(self.scripts)
+
+    def add(self, pair: tuple[str, str]) -> None:
+        """Examines one more pair."""
         by_side = dict(zip(("source", "target"), pair))
         texts = [by_side[side] for side in self.sides]
         for side, text in zip(self.sides, texts):
@@ -141,7 +119,7 @@ class _Examination:
         self.lengths.extend(len(text.strip()) for text in texts)
         key, line = _key(*pair), " | ".join(texts)
         for name in self._problems(texts, key):
-            self.findings[name].add(number, line)
+            self.findings[name].add(self.pairs, line)
         self.keys.add(hash(key))
 
     def _problems(self, texts: Sequence[str], key: tuple[str, str]) -> Iterator[str]:
@@ -160,22 +138,37 @@ class _Examination:
             elif key[0] in self.sources[name]:
                 yield f"source also in {name}"
 
-    def report(self) -> Report:
-        """The findings, with those that compare a pair with the whole corpus."""
+    def compare(self) -> None:
+        """Compares each pair with the whole corpus."""
         counts = [Counter(filter(None, column)) for column in zip(*self.scripts)]
         usual = [max(count, key=count.get, default="") for count in counts]
         for number, scripts in enumerate(self.scripts, start=1):
             if any(script and script != most for script, most in zip(scripts, usual)):
                 self.findings[OTHER_SCRIPT].add(number, ", ".join(filter(None, scripts)))
-        warning = ""
         if self.is_paired:
             lengths = np.array(self.lengths).reshape(-1, 2).T
             for index in np.flatnonzero(unusual_ratios(*lengths)).tolist():
                 both = f"{lengths[0, index]:,} and {lengths[1, index]:,} characters"
                 self.findings[UNUSUAL].add(index + 1, both)
-            warning = alignment_warning(*lengths)
-        findings = tuple(self.findings.values())
-        return Report(len(self.scripts), findings, self.characters, warning)
+            self.warning = alignment_warning(*lengths)
+
+    def lines(self) -> Iterator[str]:
+        """The report as text."""
+        yield f"{self.pairs:,} pairs read"
+        for name, finding in self.findings.items():
+            percentage = f"{finding.count / max(self.pairs, 1):.2%}"
+            yield f"  {name:34} {finding.count:>9,}  {percentage}"
+            for example in finding.examples:
+                yield f"      {example}"
+        if self.warning:
+            yield f"  {self.warning}"
+        for side, counted in self.characters.items():
+            rare = sorted(c for c, n in counted.items() if n < RARE)
+            names = (c if c.isprintable() else f"U+{ord(c):04X}" for c in rare[:20])
+            yield (
+                f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
+                f"{RARE} times" + (f": {' '.join(names)}" if rare else "")
+            )
 
 
 def unusual_ratios(

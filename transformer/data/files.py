@@ -11,7 +11,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -124,6 +124,14 @@ def as_pair(data: DataConfig, texts: Sequence[str]) -> tuple[str, str]:
 def on_one_line(text: str) -> str:
     """Datasets keep the end of a line in some texts, and a few texts have more than one line."""
     return text.strip("\r\n").replace("\r", " ").replace("\n", " ")
+
+
+def not_in_dataset(data: DataConfig, setting: str, known: Iterable[str]) -> UserError:
+    """The error for a language or split that a dataset lacks."""
+    value = getattr(data, setting)
+    return UserError(
+        f"data.{setting} ({value!r}) is not in {data.dataset}, which has {', '.join(known)}"
+    )
 
 
 def read_lines(setting: str, name: str) -> list[str]:

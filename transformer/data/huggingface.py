@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, as_pair, file_state, on_one_line
+from transformer.data.files import Split, as_pair, file_state, not_in_dataset, on_one_line
 from transformer.errors import UserError, one_line
 
 PREFIX = "huggingface:"
@@ -88,7 +88,5 @@ def _column(data: DataConfig, rows: Any, side: str) -> str:
     for name in (language, f"translation.{language}"):
         if name in texts:
             return name
-    known = ", ".join(name.removeprefix("translation.") for name in texts)
-    raise UserError(
-        f"data.{side} ({language!r}) is not in {data.dataset}, which has {known or 'no text'}"
-    )
+    known = [name.removeprefix("translation.") for name in texts]
+    raise not_in_dataset(data, side, known or ["no text"])

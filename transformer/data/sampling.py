@@ -68,7 +68,11 @@ def make_epochs(
         return make_plan(pairs, data), None
     planned, sides = pairs, ()
     if data.sampling:
-        sides = words_of(data, tokenizers, seed, pairs, log)
+        generator = np.random.default_rng((seed, LISTS))
+        sides = tuple(
+            make_words(tokenizer, text, data.sampling, generator, log)
+            for tokenizer, text in zip(tokenizers, (pairs.source, pairs.target))
+        )
         longest = (Bucket(0, data.max_length, data.max_length),)
         planned = _longest(pairs, sampled(sides, longest_targets(longest), (seed, 0, PIECES)))
     plan = make_plan(planned, data)
@@ -77,17 +81,6 @@ def make_epochs(
     if not len(sample_epoch.numbers(0)):
         raise UserError("data.train_weights leave no pair to train on: raise them")
     return plan, lru_cache(maxsize=1)(sample_epoch)
-
-
-def words_of(
-    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, log: Log = quiet
-) -> tuple[Words, Words]:
-    """The words of both sides of the training pairs."""
-    generator = np.random.default_rng((seed, LISTS))
-    return tuple(
-        make_words(tokenizer, text, data.sampling, generator, log)
-        for tokenizer, text in zip(tokenizers, (pairs.source, pairs.target))
-    )
 
 
 def repeats(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, as_pair, file_state, on_one_line
+from transformer.data.files import Split, as_pair, file_state, not_in_dataset, on_one_line
 from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
@@ -61,7 +61,10 @@ def prepared_builder(data: DataConfig, split: Split) -> Any:
             place = builder.data_dir
             print(f"Preparing {data.dataset} in {place} (only once) ...", file=sys.stderr)
             _prepare(builder, data)
-    _check_split(builder, data, split)
+    try:
+        builder.info.splits[getattr(data, f"{split}_split")]  # or a slice, such as train[:1%]
+    except (KeyError, ValueError) as error:
+        raise not_in_dataset(data, f"{split}_split", builder.info.splits) from error
     return builder
 
 
@@ -126,12 +129,8 @@ def _check_languages(tfds: Any, builder: Any, data: DataConfig) -> None:
         wanted = "sentence pairs in two languages" if len(data.sides) == 2 else "text"
         raise UserError(f"data.dataset ({data.dataset}) is not a dataset of {wanted}")
     for side in data.sides:
-        language = getattr(data, side)
-        if language not in languages:
-            raise UserError(
-                f"data.{side} ({language!r}) is not in {data.dataset}, which has "
-                + ", ".join(languages)
-            )
+        if getattr(data, side) not in languages:
+            raise not_in_dataset(data, side, languages)
 
 
 def _prepare(builder: Any, data: DataConfig) -> None:
@@ -164,16 +163,3 @@ def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
         if not folder.is_dir():
             raise UserError(f"{setting}: there is no folder {folder}")
     return list(folders.values())
-
-
-def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
-    """Raises UserError for a split that does not exist; it may be a slice, such as train[:10%]."""
-    name = getattr(data, f"{split}_split")
-    try:
-        builder.info.splits[name]
-    except (KeyError, ValueError) as error:
-        known = ", ".join(builder.info.splits)
-        raise UserError(
-            f"data.{split}_split ({name!r}) is not in {data.dataset}, which has {known}; "
-            "a part of one, such as train[:1%], is possible too"
-        ) from error

@@ -14,12 +14,13 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import tensorflow_datasets as tfds
+import tree  # dm-tree, which TFDS itself uses for the same
 
 from transformer.data.downloads import (
     Expected,
@@ -64,15 +65,15 @@ class Downloads(tfds.download.DownloadManager):
 
     def download(self, url_or_urls: Any) -> Any:
         """The file of each URL, complete and verified, in a tree like that of the URLs."""
-        return mapped(self._file, url_or_urls)
+        return tree.map_structure(self._file, url_or_urls)
 
     def extract(self, path_or_paths: Any) -> Any:
         """What each archive or compressed file unpacks to, in a tree like that of the paths."""
-        return mapped(self._unpacked, path_or_paths)
+        return tree.map_structure(self._unpacked, path_or_paths)
 
     def download_and_extract(self, url_or_urls: Any) -> Any:
         """What the file of each URL unpacks to, in a tree like that of the URLs."""
-        return mapped(lambda url: self._unpacked(self._file(url)), url_or_urls)
+        return tree.map_structure(lambda url: self._unpacked(self._file(url)), url_or_urls)
 
     def _file(self, resource: Any) -> Path:
         """The file of a URL, complete and verified; while listing, a path of nothing."""
@@ -142,15 +143,6 @@ class Downloads(tfds.download.DownloadManager):
                 f"{self.folder} has {megabytes(free)} free, and {name} downloads "
                 f"{megabytes(size - here)}: set the variable TFDS_DATA_DIR to a larger disk"
             )
-
-
-def mapped(function: Callable[[Any], Path], tree: Any) -> Any:
-    """`function` of every leaf of the dicts and lists in which builders ask for files."""
-    if isinstance(tree, Mapping):
-        return {key: mapped(function, value) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [mapped(function, value) for value in tree]
-    return function(tree)
 
 
 def _digest(text: str) -> str:
