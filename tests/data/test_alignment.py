@@ -30,6 +30,12 @@ def test_a_shift_is_told_with_its_first_line(shift, words):
     assert words in said and abs(first - 1_500) < 20
 
 
+def test_two_neighbours_of_unusual_length_are_no_shift():
+    source, target = lengths()
+    source[700] = target[701] = 100_000
+    assert alignment_warning(source, target) == ""
+
+
 def test_a_reversed_or_shuffled_side_is_told():
     source, target = lengths()
     assert "reversed order" in alignment_warning(source, target[::-1])

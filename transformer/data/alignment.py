@@ -13,6 +13,9 @@ FARTHEST = 5
 CERTAIN = 8.0
 """How far a sum over n pairs must be from its expectation, in square roots of n."""
 
+SHORTEST = 20
+"""Fewer pairs in a row are chance: two neighbours of unusual length look like a shift."""
+
 UNRELATED = 0.1
 """A correlation of lengths below this means unrelated lines."""
 
@@ -66,9 +69,9 @@ def _products(
 
 
 def _best_run(gains: Float[np.ndarray, "N"]) -> tuple[int, int, float]:
-    """Begin, end and sum of the run of elements with the largest sum."""
+    """Begin, end and sum of the run of elements with the largest sum; 0 if it is too short."""
     sums = np.concatenate([[0.0], np.cumsum(gains, dtype=np.float64)])
     lowest = np.minimum.accumulate(sums)
     end = int(np.argmax(sums - lowest))
     start = int(np.argmin(sums[: end + 1]))
-    return start, end, float(sums[end] - sums[start])
+    return start, end, float(sums[end] - sums[start]) * (end - start >= SHORTEST)
