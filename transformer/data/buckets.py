@@ -216,42 +216,31 @@ def plan_buckets(
             f"data.batch_tokens ({batch_tokens}) is too small for a sentence of {longest} tokens: "
             f"set it to at least {longest}, or lower data.max_length"
         )
-    table = _LengthTable.of(source_lengths, target_lengths, counts)
+    table = _LengthTable(source_lengths, target_lengths, counts)
     choices = [table.buckets(shapes, batch_tokens) for shapes in _growing_sets(table, num_buckets)]
     # The last batch of a bucket need not be full: in a small corpus, fewer shapes may pad less.
-    buckets, bucket_of_cell = min(choices, key=lambda choice: choice.cost)[:2]
+    _, buckets, bucket_of_cell = min(choices, key=lambda choice: choice[0])
     return buckets, bucket_of_cell[table.cells]
 
 
-class _Buckets(NamedTuple):
-    """Batch shapes, the bucket of each cell, and the cost of an epoch."""
+class _LengthTable:
+    """The number of pairs of which lengths: counts[i, j] of at most source[i] and target[j] tokens,
+    but more than in the cells before. `cells` has i and j of each pair of lengths."""
 
-    buckets: tuple[Bucket, ...]
-    bucket_of_cell: np.ndarray
-    cost: int
+    def __init__(self, source_lengths: np.ndarray, target_lengths: np.ndarray, times: np.ndarray):
+        self.source, self.target = _steps(source_lengths, times), _steps(target_lengths, times)
+        self.cells = (
+            np.searchsorted(self.source, source_lengths),
+            np.searchsorted(self.target, target_lengths),
+        )
+        self.counts = np.zeros((len(self.source), len(self.target)), int)
+        np.add.at(self.counts, self.cells, times)
 
-
-class _LengthTable(NamedTuple):
-    """The number of pairs with at most source[i] and target[j] tokens: counts[i, j]."""
-
-    source: np.ndarray
-    target: np.ndarray
-    counts: np.ndarray
-    cells: tuple[np.ndarray, np.ndarray]
-    """i and j of each pair of lengths."""
-
-    @classmethod
-    def of(
-        cls, source_lengths: np.ndarray, target_lengths: np.ndarray, times: np.ndarray
-    ) -> "_LengthTable":
-        source, target = _steps(source_lengths, times), _steps(target_lengths, times)
-        i, j = np.searchsorted(source, source_lengths), np.searchsorted(target, target_lengths)
-        counts = np.zeros((len(source), len(target)), int)
-        np.add.at(counts, (i, j), times)
-        return cls(source, target, counts, (i, j))
-
-    def buckets(self, shape_of_cell: np.ndarray, batch_tokens: int) -> _Buckets:
-        """A bucket for the cells of each shape, as long as its longest pairs."""
+    def buckets(
+        self, shape_of_cell: np.ndarray, batch_tokens: int
+    ) -> tuple[int, tuple[Bucket, ...], np.ndarray]:
+        """The cost of an epoch, a bucket for the cells of each shape, as long as its longest pairs,
+        and the bucket of each cell."""
         filled = self.counts > 0
         numbers = np.unique(shape_of_cell[filled])
         bucket_of_cell = np.searchsorted(numbers, shape_of_cell)
@@ -263,7 +252,7 @@ class _LengthTable(NamedTuple):
             lengths = int(self.source[i]), int(self.target[j])
             buckets.append(Bucket(_rows(pairs, batch_tokens // max(lengths)), *lengths))
             cost += _cost(*buckets[-1].positions(pairs).tolist())
-        return _Buckets(tuple(buckets), bucket_of_cell, cost)
+        return cost, tuple(buckets), bucket_of_cell
 
 
 def _steps(lengths: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -57,11 +57,10 @@ def prepare_tokenizers(
 ) -> tuple[Config, Tokenizers]:
     """The tokenizers of the run in `home`, or new ones; and the config with their sizes. With
     `new_classes`, a classifier's classes are those of the training split."""
-    tokenizers = (
-        load_tokenizers(home / "tokenizer", config.data)
-        if home
-        else make_tokenizers(config.data, log)
-    )
+    if home:
+        tokenizers = load_tokenizers(home / "tokenizer", config.data)
+    else:
+        tokenizers = make_tokenizers(config.data, log)
     if new_classes and config.data.label_column:
         tokenizers = tokenizers._replace(target=make_labels(config.data))
     return config.with_vocabularies(*tokenizers.identity), tokenizers
