@@ -144,7 +144,7 @@ def tokens(data: DataConfig, folder: Path) -> str:
 
 
 def start(data: DataConfig, folder: Path) -> str:
-    """What each start of a run does; the first look is a new run's alone."""
+    """What each start of a run does; the data summary is a new run's alone."""
     tokenizers = load_tokenizers(folder, data)
     pairs, opened = timed(encode_pairs, data, tokenizers, "train")
     plan, planned = timed(make_plan, pairs, data)
@@ -157,7 +157,7 @@ def start(data: DataConfig, folder: Path) -> str:
     return (
         f"opening {opened:.1f} s, plan {planned:.1f} s, its digest and shapes "
         f"{ordered:.1f} s, first batch {begun:.1f} s, "
-        f"first look {looked:.1f} s; {read / made / 1e6:.0f} M target positions a second"
+        f"data summary {looked:.1f} s; {read / made / 1e6:.0f} M target positions a second"
     )
 
 

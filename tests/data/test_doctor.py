@@ -75,7 +75,7 @@ def test_lengths_are_compared_with_what_is_usual_in_the_corpus():
         assert found.count == 2 and found.examples[0].startswith("pair 10: ")
 
 
-def test_lines_that_do_not_belong_together_are_told():
+def test_lines_that_do_not_belong_together_are_reported():
     lines = [" ".join(SENTENCES[: n % 7 + 1]) for n in range(400)]
     assert "seem" not in "\n".join(examine(DataConfig(), zip(lines, lines), {}).lines())
     shifted = examine(DataConfig(), itertools.pairwise(lines), {})

@@ -196,7 +196,9 @@ HEADERS = [
 
 @pytest.mark.parametrize("header", HEADERS)
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz"])
-def test_a_first_row_that_looks_like_a_header_is_told_and_can_be_left_out(tmp_path, header, name):
+def test_a_first_row_that_looks_like_a_header_is_reported_and_can_be_left_out(
+    tmp_path, header, name
+):
     separator = "\t" if "tsv" in name else ","
     rows = [header, ("Good evening.", "Guten Abend.")]
     data = table(tmp_path, "".join(f"{separator.join(row)}\n" for row in rows), name)

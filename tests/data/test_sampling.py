@@ -117,7 +117,7 @@ def test_the_stream_goes_on_from_any_place_as_if_it_had_not_stopped(sampled, cor
 
 
 @pytest.mark.parametrize("weights", [(1.0, 3.0), (0.5, 2.0), (0.0, 1.0), (2.3, 0.7)])
-def test_corpora_are_shown_as_often_as_their_weights_say(corpora, tokenizers, weights):
+def test_corpora_are_repeated_by_their_weights(corpora, tokenizers, weights):
     data = replace(corpora, train_weights=weights)
     pairs = encode_pairs(data, tokenizers, "train")
     _, sample_epoch = make_epochs(data, tokenizers, 0, pairs)
@@ -135,7 +135,7 @@ def test_corpora_are_shown_as_often_as_their_weights_say(corpora, tokenizers, we
     assert len(set(chosen)) == (3 if has_fraction else 1)
 
 
-def test_how_often_a_pair_is_shown_depends_on_seed_and_epoch_alone():
+def test_repeats_depend_on_seed_and_epoch_alone():
     one, same, other_epoch, other_seed = (
         repeats((0.5,), (100,), seed) for seed in ((1, 2), (1, 2), (1, 3), (2, 2))
     )
@@ -143,6 +143,6 @@ def test_how_often_a_pair_is_shown_depends_on_seed_and_epoch_alone():
     assert (one != other_epoch).any() and (one != other_seed).any()
 
 
-def test_without_such_settings_nothing_is_drawn(tokenizers):
+def test_without_such_settings_nothing_is_sampled(tokenizers):
     plan, sample_epoch = make_epochs(DataConfig(), tokenizers, 0, token_pairs([3, 4], [5, 5]))
     assert sample_epoch is None and plan.left_out == 0

@@ -1,4 +1,4 @@
-"""Words in other pieces: how often each way to cut them is drawn, and what is never cut anew."""
+"""Sampled segmentations of words: how often each is sampled, and which words have only one."""
 
 import itertools
 import random
@@ -50,7 +50,7 @@ def every_way(text, pieces):
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_segmentations_are_drawn_by_their_probabilities_to_the_power_of_alpha(unigram, alpha):
+def test_segmentations_are_sampled_by_their_probabilities_to_the_power_of_alpha(unigram, alpha):
     names = unigram.pieces(range(4, unigram.vocab_size))
     ways = every_way("\u2581mice", names)
     assert 4 <= len(ways) <= 64
@@ -164,7 +164,7 @@ def test_users_symbols_stay(kind):
     assert len(set(map(tuple, rows))) > 2
 
 
-def test_what_is_drawn_depends_on_the_generator_alone(unigram):
+def test_samples_depend_on_the_generator_alone(unigram):
     words = words_of(unigram, SENTENCES, 0.2)
     again = words_of(unigram, SENTENCES, 0.2)
     assert drawn_rows(words, 5) == drawn_rows(again, 5) != drawn_rows(words, 6)

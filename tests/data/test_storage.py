@@ -1,4 +1,4 @@
-"""What is looked at in parts and kept on disk is what was whole and in memory."""
+"""Plans, batches and summaries are the same in slices from disk as from memory."""
 
 import itertools
 

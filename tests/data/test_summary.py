@@ -1,4 +1,4 @@
-"""What is told of a corpus as training begins, against the doctor and counting by hand."""
+"""The data summary at the start of training, compared with counting by hand."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_where_nothing_is_odd_it_says_so():
     assert said.startswith("summary     nothing odd")
 
 
-def test_shifted_files_and_processed_text_are_told():
+def test_shifted_files_and_processed_text_are_reported():
     generator = np.random.default_rng(0)
     rows = [([A] * n, [B] * n) for n in generator.integers(1, 20, 400).tolist()]
     shifted = [(source, target) for (source, _), (_, target) in zip(rows[1:], rows)]

@@ -121,7 +121,7 @@ def test_any_spelling_of_a_language_names_sacrebleus(folder, source, target):
     assert found.pairs == of_sacrebleu(DATA, "wmt14/full").pairs
 
 
-def test_what_sacrebleu_does_not_have_is_told(folder, monkeypatch):
+def test_what_sacrebleu_does_not_have_is_reported(folder, monkeypatch):
     for name, words in {
         "wmt14-full": r"knows no such test set; is it .*wmt14/full",
         "zzzzzz": "sacrebleu --list",
