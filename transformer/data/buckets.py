@@ -1,7 +1,7 @@
 """Which pairs share which batch shape.
 
 A compiled update has one shape. Padding every pair to the longest would waste most of the work, so
-pairs of like lengths share a bucket: one batch shape, chosen so that little is padded.
+pairs of similar lengths share a bucket, a batch shape that is chosen for little padding.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ class BatchPlan:
     left_out: int
     """Pairs that are too long, or have an empty sentence."""
     tokens: int
-    """Of source and target of all members, EOS included."""
+    """Source and target tokens of all members, EOS included."""
     target_tokens: int
     """Tokens of an epoch that can be predicted: of the target, or of the source alone."""
 
@@ -85,7 +85,7 @@ class BatchPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Of shapes and members: a Position is the same batch in plans with the same digest."""
+        """Identity: a Position is the same batch in plans with the same digest."""
         sha256 = hashlib.sha256(repr(self.buckets).encode())
         for members in self.members:
             for part in slices(len(members)):

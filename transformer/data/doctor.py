@@ -58,7 +58,7 @@ class Finding:
 
 def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) -> Iterator[str]:
     """All findings as text: those of the text, then those of the tokens, for which `tokenizers` is
-    called in between. Raises UserError where the data cannot be read."""
+    called in between. Raises UserError if the data cannot be read."""
     data = config.data
     check_corpora(data)
     tests = ["test"] if data.dataset or data.test_files else []

@@ -150,7 +150,7 @@ def part_of(path: Path) -> Path:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, 0 where there is none."""
+    """Bytes of a file; 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 

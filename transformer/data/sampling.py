@@ -91,9 +91,8 @@ def repeats(
     generator = np.random.default_rng(seed)
     times = []
     for weight, size in zip(weights, sizes):
-        whole = int(weight)
-        more = generator.permutation(size) < round((weight - whole) * size)
-        times.append(whole + more)
+        once_more = generator.permutation(size) < round(weight % 1 * size)
+        times.append(int(weight) + once_more)
     return np.concatenate(times)
 
 

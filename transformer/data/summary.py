@@ -111,7 +111,7 @@ def _examine(
         sides = {side: getattr(some, side) for side in data.sides}
         lengths = np.array([side.lengths for side in sides.values()])
         empty, long = (lengths <= 1).any(axis=0), (lengths > data.max_length).any(axis=0)
-        source, target, whole = _hashes(some)
+        source, target, hashes = _hashes(some)
         counts[EMPTY] += int(empty.sum())
         counts[LONG] += int(long.sum())
         counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
@@ -120,14 +120,13 @@ def _examine(
             counts[UNTAGGED] += int((~np.isin(first, list(tags)) & ~empty).sum())
         for side, text in sides.items():
             counts[side] += int((text.tokens == UNK).sum())
-        yield whole
+        yield hashes
 
 
 def _hashes(
     pairs: TokenPairs,
 ) -> tuple[UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"]]:
-    """Of each source, each target and each pair; equal ones have equal hashes, and of others two in
-    2^64."""
+    """Hashes of each source, each target and each pair, of 64 bits."""
     source, target = _sentence_hashes(pairs.source), _sentence_hashes(pairs.target)
     return source, target, source * np.uint64(0x9E3779B97F4A7C15) + target
 

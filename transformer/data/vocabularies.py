@@ -115,7 +115,7 @@ def make_tokenizers(data: DataConfig, log: Log = quiet) -> Tokenizers:
 
 
 def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:
-    """Those of data.source_tokenizer and data.target_tokenizer that are these tokenizers."""
+    """Which of data.source_tokenizer and data.target_tokenizer name these tokenizers."""
     same = set()
     for setting, tokenizer in zip(("source_tokenizer", "target_tokenizer"), tokenizers):
         path = getattr(data, setting)
