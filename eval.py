@@ -199,9 +199,9 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     num_bytes = None
     if not config.model.encoder_layers:
         lines = [text for _, text in pairs]
-        is_read = (whole.target_lengths > 1) | config.data.windows
+        is_read = (whole.target.lengths > 1) | config.data.windows
         num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
-        if unknown := (whole.target_ids == UNK).sum():
+        if unknown := (whole.target.ids == UNK).sum():
             print(
                 f"{unknown:,} of them unknown to the vocabulary: bits/byte are too few by what it "
                 "would take to spell them (data.byte_fallback does)"

@@ -24,8 +24,9 @@ from benchmarks.measure import table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config
-from transformer.data.corpus import Split, read_pairs
+from transformer.data.corpus import read_pairs
 from transformer.data.datasets.phrasebook.grammar import DEFINITE, LEXICON
+from transformer.data.files import Split
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.fill_mask import logits_of
 from transformer.errors import UserError

@@ -104,7 +104,7 @@ def bucket_table(pairs: TokenPairs, plan: BatchPlan) -> str:
     rows = []
     for bucket, members in sorted(zip(plan.buckets, plan.members), key=lambda pair: pair[0][1:]):
         count = math.ceil(len(members) / bucket.rows)
-        lengths = pairs.source_lengths[members] + pairs.target_lengths[members]
+        lengths = pairs.source.lengths[members] + pairs.target.lengths[members]
         width = bucket.source_length + bucket.target_length
         padding = 1 - lengths.sum() / (count * bucket.rows * width)
         rows.append(

@@ -23,7 +23,7 @@ from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.data.batching import one_epoch
 from transformer.data.buckets import plan_to_score
-from transformer.data.corpus import Split
+from transformer.data.files import Split
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.errors import UserError
 from transformer.machine import devices
@@ -80,8 +80,8 @@ def main(words: list[str]) -> None:
 
 def sentences(pairs: TokenPairs) -> list[list[str]]:
     """The tokens of the target sentences, each with EOS, but for empty ones."""
-    edges = itertools.pairwise(pairs.target_offsets)
-    rows = (pairs.target_ids[start:end].tolist() for start, end in edges if end - start > 1)
+    edges = itertools.pairwise(pairs.target.offsets)
+    rows = (pairs.target.ids[start:end].tolist() for start, end in edges if end - start > 1)
     return [[str(token) for token in row] for row in rows]
 
 

@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -140,11 +140,11 @@ def vocabulary(data: DataConfig, folder: Path) -> str:
 def tokens(data: DataConfig, folder: Path) -> str:
     """Encoded and stored."""
     pairs = encode_pairs(data, load_tokenizers(folder, data), "train", print)
-    return f"{len(pairs.source_ids) + len(pairs.target_ids):,} tokens"
+    return f"{len(pairs.source.ids) + len(pairs.target.ids):,} tokens"
 
 
 def start(data: DataConfig, folder: Path) -> str:
-    """What each start of a run does; the first look is a new run's alone."""
+    """What each start of a run does; the data summary is a new run's alone."""
     tokenizers = load_tokenizers(folder, data)
     pairs, opened = timed(encode_pairs, data, tokenizers, "train")
     plan, planned = timed(make_plan, pairs, data)
@@ -157,14 +157,13 @@ def start(data: DataConfig, folder: Path) -> str:
     return (
         f"opening {opened:.1f} s, plan {planned:.1f} s, its digest and shapes "
         f"{ordered:.1f} s, first batch {begun:.1f} s, "
-        f"first look {looked:.1f} s; {read / made / 1e6:.0f} M target positions a second"
+        f"data summary {looked:.1f} s; {read / made / 1e6:.0f} M target positions a second"
     )
 
 
 def held_out(pairs: TokenPairs) -> TokenPairs:
     """A thousand of the pairs."""
-    ends = {name: getattr(pairs, name)[:1001] for name in ("source_offsets", "target_offsets")}
-    return replace(pairs, **ends)
+    return pairs.part(slice(0, 1000))
 
 
 if __name__ == "__main__":

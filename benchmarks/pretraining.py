@@ -24,8 +24,9 @@ from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import DataConfig
 from transformer.config.settings import Positive
-from transformer.data.corpus import Split, read_pairs
+from transformer.data.corpus import read_pairs
 from transformer.data.datasets.phrasebook.grammar import LEXICON
+from transformer.data.files import Split
 from transformer.errors import UserError
 from transformer.runs.folder import load_run_config
 

@@ -12,12 +12,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from sentences import SENTENCES
 
-from transformer.data.tokenizer import Tokenizer, VocabularyOptions, train_tokenizer
+from transformer.config import DataConfig
+from transformer.data.tokenizer import Tokenizer, train_tokenizer
 
 
 @pytest.fixture(scope="session")
 def bytewise() -> Tokenizer:
-    return train_tokenizer(SENTENCES, "unigram", 300, VocabularyOptions(byte_fallback=True))
+    return train_tokenizer(SENTENCES, "unigram", 300, DataConfig(byte_fallback=True))
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from transformer.data.token_store import TokenPairs
+from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import EOS
 
 FIRST_TOKEN = 4
@@ -16,9 +16,9 @@ def token_pairs(source_lengths, target_lengths) -> TokenPairs:
         ends = np.cumsum(np.asarray(lengths, int) + 1)
         numbers = np.repeat(np.arange(len(lengths)) + FIRST_TOKEN, np.asarray(lengths, int) + 1)
         numbers[ends - 1] = EOS
-        return numbers, np.concatenate([[0], ends]).astype(int)
+        return Sentences(numbers, np.concatenate([[0], ends]).astype(int))
 
-    return TokenPairs(*side(source_lengths), *side(target_lengths))
+    return TokenPairs(side(source_lengths), side(target_lengths))
 
 
 pair_lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1)

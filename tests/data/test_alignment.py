@@ -20,8 +20,8 @@ def test_what_belongs_together_is_not_doubted(count, ratio):
     assert alignment_warning(*lengths(count, ratio)) == ""
 
 
-@pytest.mark.parametrize("shift, words", [(1, "1 line further down"), (-3, "3 lines up")])
-def test_a_shift_is_told_with_its_first_line(shift, words):
+@pytest.mark.parametrize("shift, words", [(1, "1 line further down"), (-3, "3 lines further up")])
+def test_a_shift_is_reported_with_its_first_line(shift, words):
     source, target = lengths()
     assert words in alignment_warning(source, np.roll(target, shift))
     later = np.concatenate([target[:1_500], np.roll(target[1_500:], shift)])
@@ -30,7 +30,13 @@ def test_a_shift_is_told_with_its_first_line(shift, words):
     assert words in said and abs(first - 1_500) < 20
 
 
-def test_a_reversed_or_shuffled_side_is_told():
+def test_two_neighbours_of_unusual_length_are_not_a_shift():
+    source, target = lengths()
+    source[700] = target[701] = 100_000
+    assert alignment_warning(source, target) == ""
+
+
+def test_a_reversed_or_shuffled_side_is_reported():
     source, target = lengths()
     assert "reversed order" in alignment_warning(source, target[::-1])
     shuffled = np.random.default_rng(1).permutation(target)

@@ -14,6 +14,7 @@ from pairs import FIRST_TOKEN, pair_lengths, token_pairs
 from transformer.config import Config, DataConfig, ModelConfig
 from transformer.data.batching import Position, arrangement, batches, pad, pad_sources
 from transformer.data.buckets import make_plan
+from transformer.data.token_store import Sentences
 from transformer.model.batch import BOS, EOS, PAD
 
 choices = st.fixed_dictionaries(
@@ -51,7 +52,7 @@ def same(a, b) -> bool:
 def test_an_epoch_shows_every_usable_pair_once(drawn, number):
     pairs, plan = planned(*drawn)
     longest = drawn[1]["max_length"]
-    lengths = zip(pairs.source_lengths, pairs.target_lengths)
+    lengths = zip(pairs.source.lengths, pairs.target.lengths)
     usable = [i for i, pair in enumerate(lengths) if min(pair) > 1 and max(pair) <= longest]
     shown = [i for batch in epoch(pairs, plan, number=number) for i in pair_numbers(batch)]
     assert sorted(shown) == usable
@@ -89,13 +90,13 @@ def test_rows_are_laid_out_for_teacher_forcing(drawn):
                 assert not target_out.any()
                 continue
             number = source[0] - FIRST_TOKEN
-            ids = [number + FIRST_TOKEN] * (pairs.target_lengths[number] - 1)
-            assert source.tolist()[: pairs.source_lengths[number]][-1] == EOS
+            ids = [number + FIRST_TOKEN] * (pairs.target.lengths[number] - 1)
+            assert source.tolist()[: pairs.source.lengths[number]][-1] == EOS
             assert target_in.tolist()[: len(ids) + 1] == [BOS, *ids]
             assert target_out.tolist()[: len(ids) + 1] == [*ids, EOS]
             assert not target_in[len(ids) + 1 :].any()
             assert not target_out[len(ids) + 1 :].any()
-            assert not source[pairs.source_lengths[number] + 1 :].any()
+            assert not source[pairs.source.lengths[number] + 1 :].any()
 
 
 @given(settings, st.integers(0, 2**32), st.integers(0, 20))
@@ -140,8 +141,7 @@ def test_positions_count_batches_and_epochs():
 def one_side(side):
     """Texts of one side: pairs without the other."""
     pairs = token_pairs([3, 5, 4, 5], [3, 5, 4, 5])
-    none = {f"{side}_ids": np.zeros(0, int), f"{side}_offsets": np.zeros(5, int)}
-    return replace(pairs, **none)
+    return replace(pairs, **{side: Sentences(np.zeros(0, int), np.zeros(5, int))})
 
 
 def batches_of(config, pairs):
@@ -161,8 +161,8 @@ def test_a_decoder_alone_reads_the_target_and_predicts_the_token_after():
 def test_an_encoder_alone_gets_other_blanks_in_every_epoch_and_the_same_on_resuming():
     model = ModelConfig(decoder_layers=0, source_vocab_size=30)
     config = Config(model=model, data=DataConfig(target="", num_buckets=1))
-    none = {"target_ids": np.zeros(0, int), "target_offsets": np.zeros(2, int)}
-    alone = replace(token_pairs([40], [0]), **none)  # one row, so the order is always the same
+    none = Sentences(np.zeros(0, int), np.zeros(2, int))
+    alone = replace(token_pairs([40], [0]), target=none)  # one row, so the order is always the same
     first, second = batches_of(config, alone)
     assert first.target_in is None
     asked = [np.flatnonzero(batch.target_out[0]).tolist() for batch in (first, second)]
@@ -181,8 +181,8 @@ def test_blanks_depend_on_seed_epoch_and_batch_alone():
     texts = token_pairs([40] * 8, [0] * 8)
     ids = np.tile(np.append(np.arange(4, 24), np.arange(4, 25)), 8)
     ids[40::41] = EOS
-    none = {"target_ids": np.zeros(0, int), "target_offsets": np.zeros(9, int)}
-    texts = replace(texts, source_ids=ids, **none)
+    none = Sentences(np.zeros(0, int), np.zeros(9, int))
+    texts = replace(texts, source=Sentences(ids, texts.source.offsets), target=none)
     plan, arrange = make_plan(texts, config.data), arrangement(config)
     assert plan.batches_per_epoch == 2
 
@@ -202,7 +202,8 @@ def test_a_classifier_reads_sentences_and_predicts_their_classes():
         model=ModelConfig(decoder_layers=0),
         data=DataConfig(target="", label_column=2, num_buckets=1),
     )
-    pairs = replace(token_pairs([3, 5], [0, 0]), target_ids=np.array([2, 1]))
+    texts = token_pairs([3, 5], [0, 0])
+    pairs = replace(texts, target=Sentences(np.array([2, 1]), texts.target.offsets))
     batch = batches_of(config, pairs)[0]
     assert batch.target_in is None
     labels = dict(zip((row[0] for row in batch.source.tolist()), batch.target_out.tolist()))

@@ -7,7 +7,7 @@ import pytest
 from pairs import token_pairs
 
 from transformer.config import Config, DataConfig, DecodeConfig
-from transformer.data import partitions
+from transformer.data import storage
 from transformer.data.derived import (
     copies_without_letters,
     length_limits,
@@ -42,7 +42,7 @@ def test_pairs_of_like_lengths_leave_the_limit_as_it_is():
     ],
 )
 def test_all_training_targets_are_within_the_limit(source, target, monkeypatch):
-    monkeypatch.setattr(partitions, "AT_ONCE", 7)  # looked at in parts
+    monkeypatch.setattr(storage, "SLICE", 7)  # looked at in parts
     ratio, longest = length_limits(CONFIG, token_pairs(source, target))
     config = replace(CONFIG, decode=DecodeConfig(length_ratio=ratio, longest_target=longest))
     limits = np.array([limit(config, int(n)) for n in source])
@@ -81,7 +81,7 @@ def test_what_a_run_has_of_its_training_pairs_is_taken_over_when_it_goes_on():
 def test_training_pairs_say_whether_a_text_without_letters_is_its_translation(
     texts, copies, monkeypatch
 ):
-    monkeypatch.setattr(partitions, "AT_ONCE", 2)
+    monkeypatch.setattr(storage, "SLICE", 2)
     with_letters = [("a 1", "b"), ("ab", "c" * 99), ("e", "")]
     pairs = encoded(CONFIG.data, TOKENIZERS, [*with_letters, *texts, *with_letters, ("", "a")])
     assert copies_without_letters(TOKENIZERS, pairs) is copies

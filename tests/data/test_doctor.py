@@ -52,13 +52,13 @@ def report():
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_illness_is_counted(report, name):
-    [found] = [one for one in report.findings if one.name == name]
+    found = report.findings[name]
     assert found.count == EXPECTED[name]
     assert len(found.examples) == min(3, found.count)
 
 
 def test_nothing_else_is_found_and_lines_are_named(report):
-    assert {one.name for one in report.findings} == set(EXPECTED)
+    assert report.findings.keys() == set(EXPECTED)
     assert report.pairs == len(HEALTHY + ILL)
     text = "\n".join(report.lines())
     assert f"pair {len(HEALTHY) + 5}: 'a name | a name'" in text
@@ -71,25 +71,21 @@ def test_lengths_are_compared_with_what_is_usual_in_the_corpus():
     english = ["a" * round(n * 3.6) for n in range(8, 40)]
     english[9], chinese[20] = "b" * 200, "\u72d7" * 5
     for pairs in (zip(chinese, english), zip(english, chinese)):
-        [found] = [
-            one
-            for one in examine(DataConfig(), pairs, {}).findings
-            if one.name.startswith("lengths differ")
-        ]
+        found = examine(DataConfig(), pairs, {}).findings["lengths differ 3 times from the usual"]
         assert found.count == 2 and found.examples[0].startswith("pair 10: ")
 
 
-def test_lines_that_do_not_belong_together_are_told():
+def test_lines_that_do_not_belong_together_are_reported():
     lines = [" ".join(SENTENCES[: n % 7 + 1]) for n in range(400)]
     assert "seem" not in "\n".join(examine(DataConfig(), zip(lines, lines), {}).lines())
     shifted = examine(DataConfig(), itertools.pairwise(lines), {})
-    assert "seem to stand 1 line up" in "\n".join(shifted.lines())
+    assert "seem to be 1 line further up" in "\n".join(shifted.lines())
 
 
 def test_text_of_one_side_has_no_other_side(report):
     data = DataConfig(source="")
     found = examine(data, [("", "a dog"), ("", ""), ("", "a dog")], {"test": [("", "a dog")]})
-    counts = {one.name: one.count for one in found.findings}
+    counts = {name: finding.count for name, finding in found.findings.items()}
     assert counts["one side empty"] == 1 and counts["the same pair again"] == 1
     assert counts["pair also in test"] == 2
     assert not any(name.startswith("source ") for name in counts)

@@ -111,10 +111,10 @@ def test_without_a_network_the_remedy_comes_at_once(tmp_path, url):
 
 def test_a_file_that_was_changed_later_is_refused(tmp_path):
     (tmp_path / "file.bin").write_bytes(CONTENT)
-    verify(tmp_path / "file.bin", "http://origin", EXPECTED)
+    verify(tmp_path / "file.bin", "http://origin", EXPECTED, "replace it")
     (tmp_path / "file.bin").write_bytes(CONTENT[:-1] + b"\0")
-    with pytest.raises(UserError, match=r"is not the file .* replace it by http://origin"):
-        verify(tmp_path / "file.bin", "http://origin", EXPECTED)
+    with pytest.raises(UserError, match=r"is not the file .* http://origin .* replace it"):
+        verify(tmp_path / "file.bin", "http://origin", EXPECTED, "replace it")
 
 
 def tar_of(path: Path, members: dict[str, bytes], link: tuple[str, str] | None = None) -> Path:

@@ -174,7 +174,7 @@ def test_quotes_of_tables_without_them_are_text(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('a,b\n"c\nd",e\nf,"open\ng,h\n', r"a\.csv, line 4: a field in quotes .*mend the row$"),
+        ('a,b\n"c\nd",e\nf,"open\ng,h\n', r"a\.csv, line 4: a field in quotes .*correct the row$"),
         ('a,b\n"c" d,e\n', r"a\.csv, line 2: a field in quotes must end"),
         (f'a,"{"x" * 2**24}y"\n', r"line 1: a field in quotes .*field limit"),
         ("a;b\n", r"1 column\(s\) in 'a;b', .*separated by commas"),
@@ -196,7 +196,9 @@ HEADERS = [
 
 @pytest.mark.parametrize("header", HEADERS)
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv.gz"])
-def test_a_first_row_that_looks_like_a_header_is_told_and_can_be_left_out(tmp_path, header, name):
+def test_a_first_row_that_looks_like_a_header_is_reported_and_can_be_left_out(
+    tmp_path, header, name
+):
     separator = "\t" if "tsv" in name else ","
     rows = [header, ("Good evening.", "Guten Abend.")]
     data = table(tmp_path, "".join(f"{separator.join(row)}\n" for row in rows), name)

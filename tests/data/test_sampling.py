@@ -41,7 +41,7 @@ def tokenizers(request):
 def sentences_of(tokenizers, drawn):
     """The text of all target sentences that an epoch shows, and their tokens."""
     pairs, plan = drawn
-    rows = [pairs.tokens(number)[1] for number in np.concatenate(plan.members).tolist()]
+    rows = [pairs.target[number] for number in np.concatenate(plan.members).tolist()]
     return tokenizers.target.decode(rows), rows
 
 
@@ -54,37 +54,37 @@ def sampled(corpora, tokenizers, monkeypatch, tmp_path):
 
 
 def test_every_epoch_shows_the_same_text_in_other_pieces(sampled, tokenizers):
-    pairs, _, draw = sampled
+    pairs, _, sample_epoch = sampled
     cut = []
     for epoch in range(3):
-        texts, rows = sentences_of(tokenizers, draw(epoch))
+        texts, rows = sentences_of(tokenizers, sample_epoch(epoch))
         assert Counter(texts) == Counter(SENTENCES)
         cut.append(sorted(map(tuple, rows)))
-    plain = sorted(tuple(pairs.tokens(number)[1]) for number in range(len(pairs)))
+    plain = sorted(tuple(pairs.target[number]) for number in range(len(pairs)))
     assert len({*map(str, cut), str(plain)}) == 4
 
 
 def test_source_and_target_are_cut_each_by_itself(sampled):
     pairs, _ = sampled[2](0)
-    sides = [pairs.tokens(number) for number in range(len(pairs))]
+    sides = [(pairs.source[number], pairs.target[number]) for number in range(len(pairs))]
     assert any(source != target for source, target in sides)  # the texts are the same
 
 
 def test_shapes_stay_and_everything_fits(sampled):
-    _, plan, draw = sampled
+    _, plan, sample_epoch = sampled
     for epoch in range(5):
-        pairs, of_epoch = draw(epoch)
+        pairs, of_epoch = sample_epoch(epoch)
         assert of_epoch.buckets == plan.buckets
         for bucket, members in zip(of_epoch.buckets, of_epoch.members):
-            assert (pairs.source_lengths[members] <= bucket.source_length).all()
-            assert (pairs.target_lengths[members] <= bucket.target_length).all()
+            assert (pairs.source.lengths[members] <= bucket.source_length).all()
+            assert (pairs.target.lengths[members] <= bucket.target_length).all()
 
 
 def test_each_pair_is_in_the_cheapest_shape_that_it_fits_into(sampled):
     pairs, plan = sampled[2](2)
     for bucket, members in zip(plan.buckets, plan.members):
         for number in members:
-            source, target = pairs.source_lengths[number], pairs.target_lengths[number]
+            source, target = pairs.source.lengths[number], pairs.target.lengths[number]
             costs = [b[1] + 2 * b[2] for b in plan.buckets if b[1] >= source and b[2] >= target]
             assert bucket[1] + 2 * bucket[2] == min(costs)
 
@@ -94,22 +94,22 @@ def test_what_would_be_too_long_stays_in_its_likeliest_pieces(corpora, tokenizer
     data = replace(corpora, sampling=0.2, max_length=max(lengths))
     plain = {tuple(row) for row in tokenizers.source.rows(SENTENCES)}
     pairs = encode_pairs(data, tokenizers, "train")
-    plan, draw = make_epochs(data, tokenizers, 0, pairs)
+    plan, sample_epoch = make_epochs(data, tokenizers, 0, pairs)
     assert plan.left_out == 0
     for epoch in range(3):
-        drawn, of_epoch = draw(epoch)
+        drawn, of_epoch = sample_epoch(epoch)
         assert sum(map(len, of_epoch.members)) == len(SENTENCES)
-        assert max(drawn.source_lengths.max(), drawn.target_lengths.max()) <= max(lengths)
-        longest = [drawn.tokens(n)[0] for n in range(len(drawn)) if lengths[n] == max(lengths)]
+        assert max(drawn.source.lengths.max(), drawn.target.lengths.max()) <= max(lengths)
+        longest = [drawn.source[n] for n in range(len(drawn)) if lengths[n] == max(lengths)]
         assert all(tuple(row) in plain for row in longest)
 
 
 def test_the_stream_goes_on_from_any_place_as_if_it_had_not_stopped(sampled, corpora):
-    pairs, plan, draw = sampled
-    stream = list(islice(batches(pairs, plan, 1, Position(), draw=draw), 20))
+    pairs, plan, sample_epoch = sampled
+    stream = list(islice(batches(pairs, plan, 1, Position(), sample_epoch=sample_epoch), 20))
     assert stream[-1][1].epoch > 1
     for start in (0, 7, 13, 18):
-        again = batches(pairs, plan, 1, stream[start][1], draw=draw.__wrapped__)  # none kept
+        again = batches(pairs, plan, 1, stream[start][1], sample_epoch=sample_epoch.__wrapped__)
         for (ours, place), (theirs, expected) in zip(again, stream[start + 1 :]):
             assert place == expected
             for a, b in zip(vars(ours).values(), vars(theirs).values()):
@@ -117,13 +117,13 @@ def test_the_stream_goes_on_from_any_place_as_if_it_had_not_stopped(sampled, cor
 
 
 @pytest.mark.parametrize("weights", [(1.0, 3.0), (0.5, 2.0), (0.0, 1.0), (2.3, 0.7)])
-def test_corpora_are_shown_as_often_as_their_weights_say(corpora, tokenizers, weights):
+def test_corpora_are_repeated_by_their_weights(corpora, tokenizers, weights):
     data = replace(corpora, train_weights=weights)
     pairs = encode_pairs(data, tokenizers, "train")
-    _, draw = make_epochs(data, tokenizers, 0, pairs)
+    _, sample_epoch = make_epochs(data, tokenizers, 0, pairs)
     chosen = []
     for epoch in range(3):
-        texts, _ = sentences_of(tokenizers, draw(epoch))
+        texts, _ = sentences_of(tokenizers, sample_epoch(epoch))
         counts = [
             Counter(t for t in texts if t in part) for part in (SENTENCES[:20], SENTENCES[20:])
         ]
@@ -135,7 +135,7 @@ def test_corpora_are_shown_as_often_as_their_weights_say(corpora, tokenizers, we
     assert len(set(chosen)) == (3 if has_fraction else 1)
 
 
-def test_how_often_a_pair_is_shown_depends_on_seed_and_epoch_alone():
+def test_repeats_depend_on_seed_and_epoch_alone():
     one, same, other_epoch, other_seed = (
         repeats((0.5,), (100,), seed) for seed in ((1, 2), (1, 2), (1, 3), (2, 2))
     )
@@ -143,6 +143,6 @@ def test_how_often_a_pair_is_shown_depends_on_seed_and_epoch_alone():
     assert (one != other_epoch).any() and (one != other_seed).any()
 
 
-def test_without_such_settings_nothing_is_drawn(tokenizers):
-    plan, draw = make_epochs(DataConfig(), tokenizers, 0, token_pairs([3, 4], [5, 5]))
-    assert draw is None and plan.left_out == 0
+def test_without_such_settings_nothing_is_sampled(tokenizers):
+    plan, sample_epoch = make_epochs(DataConfig(), tokenizers, 0, token_pairs([3, 4], [5, 5]))
+    assert sample_epoch is None and plan.left_out == 0

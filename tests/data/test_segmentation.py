@@ -1,4 +1,4 @@
-"""Words in other pieces: how often each way to cut them is drawn, and what is never cut anew."""
+"""Sampled segmentations of words: how often each is sampled, and which words have only one."""
 
 import itertools
 import random
@@ -8,26 +8,27 @@ import numpy as np
 import pytest
 from sentences import SENTENCES
 
+from transformer.config import DataConfig
 from transformer.data import segmentation as module
 from transformer.data.segmentation import make_words
-from transformer.data.token_store import flat, offsets
-from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
+from transformer.data.token_store import flat
+from transformer.data.tokenizer import train_tokenizer
 from transformer.model.batch import EOS
 
 DRAWN = 4000
 
 
 def words_of(tokenizer, sentences, strength):
-    ids, lengths = flat(tokenizer.rows(sentences))
-    return make_words(tokenizer, ids, offsets(lengths), strength, np.random.default_rng(0))
+    return make_words(
+        tokenizer, flat(tokenizer.rows(sentences)), strength, np.random.default_rng(0)
+    )
 
 
 def drawn_rows(words, seed):
-    chosen = words.draw(np.random.default_rng(seed))
-    return [
-        row.tolist()
-        for row in np.split(words.tokens(chosen), np.cumsum(words.lengths(chosen))[:-1])
-    ]
+    chosen = words.sample(np.random.default_rng(seed))
+    rows = words.sentences(chosen)
+    np.testing.assert_array_equal(rows.lengths, words.lengths(chosen))
+    return [rows[number] for number in range(len(rows))]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def every_way(text, pieces):
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_segmentations_are_drawn_by_their_probabilities_to_the_power_of_alpha(unigram, alpha):
+def test_segmentations_are_sampled_by_their_probabilities_to_the_power_of_alpha(unigram, alpha):
     names = unigram.pieces(range(4, unigram.vocab_size))
     ways = every_way("\u2581mice", names)
     assert 4 <= len(ways) <= 64
@@ -66,7 +67,7 @@ def test_segmentations_are_drawn_by_their_probabilities_to_the_power_of_alpha(un
 def test_without_dropout_merges_are_those_of_sentencepiece(bpe):
     words = words_of(bpe, SENTENCES, 0.0)
     assert drawn_rows(words, 0) == bpe.rows(SENTENCES)
-    assert len(words.begins) - 1 == len(words.first)  # one segmentation each
+    assert len(words.segmentations) == len(words.first)  # one segmentation each
 
 
 def test_with_all_merges_dropped_words_are_letters(bpe):
@@ -100,7 +101,7 @@ def test_merges_are_left_out_as_by_the_papers_algorithm(bpe, word, dropout):
     letters = np.array([[ids[letter] for letter in word]] * DRAWN)
     merges = module._Merges({name: ids[name] for name in scores}, scores)
     found = Counter()
-    for rows, pieces in merges.drawn(letters, dropout, np.random.default_rng(0)):
+    for rows, pieces in merges.sample(letters, dropout, np.random.default_rng(0)):
         assert len(rows) == len(pieces)
         found.update(tuple(bpe.pieces(row)) for row in pieces.tolist())
     assert found.total() == DRAWN
@@ -123,11 +124,11 @@ def test_text_without_blanks_has_words_that_end_where_pieces_do(kind, letters):
     words = words_of(tokenizer, text, 0.2)
     names = tokenizer.pieces(range(tokenizer.vocab_size))
     of_words = [
-        "".join(names[token] for token in words.ids[slice(*words.begins[first : first + 2])])
+        "".join(names[token] for token in words.segmentations[first])
         for first in words.first.tolist()
     ]
     assert max(map(len, of_words)) < 32
-    assert np.diff(words.sentences).min() >= 50 // 32
+    assert np.diff(words.begins).min() >= 50 // 32
     for row, sentence in zip(drawn_rows(words, 0), text):
         assert tokenizer.decode([row]) == [sentence]
     drawn = [tuple(row) for seed in range(5) for row in drawn_rows(words, seed)[:1]]
@@ -155,7 +156,7 @@ def test_unknown_characters_bytes_and_ends_stay(kind, bytewise):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_users_symbols_stay(kind):
-    tokenizer = train_tokenizer(SENTENCES, kind, 44, VocabularyOptions(user_symbols=("<2the>",)))
+    tokenizer = train_tokenizer(SENTENCES, kind, 44, DataConfig(user_symbols=("<2the>",)))
     text = ["<2the> the cat", "my<2the>bird sleeps"] * 20
     symbol = tokenizer.pieces(range(tokenizer.vocab_size)).index("<2the>")
     rows = drawn_rows(words_of(tokenizer, text, 0.5), 0)
@@ -163,7 +164,7 @@ def test_users_symbols_stay(kind):
     assert len(set(map(tuple, rows))) > 2
 
 
-def test_what_is_drawn_depends_on_the_generator_alone(unigram):
+def test_samples_depend_on_the_generator_alone(unigram):
     words = words_of(unigram, SENTENCES, 0.2)
     again = words_of(unigram, SENTENCES, 0.2)
     assert drawn_rows(words, 5) == drawn_rows(again, 5) != drawn_rows(words, 6)

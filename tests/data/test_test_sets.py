@@ -61,7 +61,7 @@ def test_a_table_is_read_as_the_config_reads_those_of_training(files, name, swap
 def test_what_is_wrong_with_test_files_names_their_flag(files):
     for names, words in (
         (["a.en"], "--test-files: a.en has no target file"),
-        (["a.en", "gone"], "--test-files: no file gone; beside it"),
+        (["a.en", "gone"], "--test-files: no file gone; in its folder"),
         (["."], r"--test-files: \. "),
     ):
         with pytest.raises(UserError, match=words):
@@ -121,7 +121,7 @@ def test_any_spelling_of_a_language_names_sacrebleus(folder, source, target):
     assert found.pairs == of_sacrebleu(DATA, "wmt14/full").pairs
 
 
-def test_what_sacrebleu_does_not_have_is_told(folder, monkeypatch):
+def test_what_sacrebleu_does_not_have_is_reported(folder, monkeypatch):
     for name, words in {
         "wmt14-full": r"knows no such test set; is it .*wmt14/full",
         "zzzzzz": "sacrebleu --list",
@@ -135,7 +135,7 @@ def test_what_sacrebleu_does_not_have_is_told(folder, monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr(Dataset, "maybe_download", offline)
-    with pytest.raises(UserError, match=r"cannot be had \(no network\).* -t wmt17 -l en-de"):
+    with pytest.raises(UserError, match=r"its files \(no network\).* -t wmt17 -l en-de"):
         of_sacrebleu(DATA, "wmt17")
 
 

@@ -179,7 +179,7 @@ def test_files_downloaded_earlier_are_used_where_they_lie(wmt14_server, tmp_path
     assert not wmt14_server.requests
 
 
-def test_a_disk_that_is_too_small_is_told_beforehand(wmt14_server, monkeypatch):
+def test_a_disk_that_is_too_small_is_reported_before_a_download(wmt14_server, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(9, 8, 1))
     with pytest.raises(UserError, match=r"0\.0 MB free.*TFDS_DATA_DIR to a larger disk"):
         list(read_pairs(DataConfig(dataset="wmt14_translate/de-en"), "train"))

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sentences import SENTENCES
 
+from transformer.config import DataConfig
 from transformer.data import tokenizer as module
 from transformer.data.tokenizer import (
     UNK,
     Tokenizer,
-    VocabularyOptions,
     load_tokenizer,
     save_tokenizer,
     train_tokenizer,
@@ -49,7 +49,7 @@ def foreign_model(**ids) -> bytes:
 @pytest.mark.parametrize("byte_fallback", [False, True])
 def test_every_kind_has_our_special_ids_and_keeps_known_text(kind, byte_fallback):
     tokenizer = train_tokenizer(
-        SENTENCES, kind, 300 if byte_fallback else 44, VocabularyOptions(byte_fallback)
+        SENTENCES, kind, 300 if byte_fallback else 44, DataConfig(byte_fallback=byte_fallback)
     )
     assert tokenizer.pieces([PAD, BOS, EOS, UNK]) == ["<pad>", "<s>", "</s>", "<unk>"]
     rows = tokenizer.encode(SENTENCES)
@@ -185,7 +185,7 @@ def test_a_large_alphabet_keeps_what_is_frequent(rows):
         (1, "\u0429", ""),
         (0.99, "", "§"),
     ):
-        options = VocabularyOptions(character_coverage=coverage)
+        options = DataConfig(character_coverage=coverage)
         tokenizer = train_tokenizer(text, "bpe", 1_200, options)
         assert not [character for character in kept if UNK in tokenizer.encode([character])[0]]
         assert not [character for character in lost if UNK not in tokenizer.encode([character])[0]]
@@ -195,7 +195,7 @@ def test_a_large_alphabet_keeps_what_is_frequent(rows):
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "word", "char"])
 def test_users_symbols_are_never_cut(kind, lowercase):
     symbols = ("<2DE>", "[SEP]", "a,b", "@-@", "½")
-    options = VocabularyOptions(lowercase=lowercase, user_symbols=symbols)
+    options = DataConfig(lowercase=lowercase, user_symbols=symbols)
     tokenizer = train_tokenizer(SENTENCES, kind, 49, options)
     for symbol in symbols:
         within = "the the" if kind == "word" else f"the{symbol}the"
@@ -210,7 +210,7 @@ def test_users_symbols_are_never_cut(kind, lowercase):
 def test_digits_may_be_split():
     years = [f"{line} in {1900 + n}" for n, line in enumerate(SENTENCES * 3)]
     whole, split = (
-        train_tokenizer(years, "bpe", 90, VocabularyOptions(split_digits=digits))
+        train_tokenizer(years, "bpe", 90, DataConfig(split_digits=digits))
         for digits in (False, True)
     )
     longest = [max(sum(map(str.isdigit, s)) for s in t.pieces(range(90))) for t in (whole, split)]
@@ -245,7 +245,7 @@ def test_the_remedies_that_errors_name_work():
 @pytest.mark.parametrize("asked", [1, 3, 4])
 def test_a_tiny_vocabulary_is_refused_with_the_smallest_that_works(kind, asked, byte_fallback):
     """It takes special tokens, bytes and, where it must spell everything, characters."""
-    options = VocabularyOptions(byte_fallback)
+    options = DataConfig(byte_fallback=byte_fallback)
     with pytest.raises(UserError, match=rf"data\.vocab_size \({asked}\).*at least \d+$") as caught:
         train_tokenizer(SENTENCES, kind, asked, options)
     smallest = int(str(caught.value).split()[-1])
@@ -273,7 +273,7 @@ def test_bytes_that_are_no_model_are_refused(data):
 def test_lower_case_is_applied_to_training_and_to_every_text():
     shouted = [sentence.upper() for sentence in SENTENCES]
     plain, lower = (
-        train_tokenizer(shouted, "char", 80, VocabularyOptions(lowercase=lowercase))
+        train_tokenizer(shouted, "char", 80, DataConfig(lowercase=lowercase))
         for lowercase in (False, True)
     )
     assert UNK in plain.encode(SENTENCES[:1])[0] and plain.encode(shouted[:1]) != [[]]
@@ -290,8 +290,6 @@ def test_lower_case_is_applied_to_training_and_to_every_text():
 def test_unicode_normalisation_is_the_vocabularys(normalisation, becomes):
     text = "１ ﬁsh！"
     sentences = [*SENTENCES, text, "1 fish!"]
-    tokenizer = train_tokenizer(
-        sentences, "char", 80, VocabularyOptions(normalisation=normalisation)
-    )
+    tokenizer = train_tokenizer(sentences, "char", 80, DataConfig(normalisation=normalisation))
     assert tokenizer.decode(tokenizer.encode([text])) == [becomes]
     assert Tokenizer(tokenizer.model) == tokenizer  # it travels with the model

@@ -198,7 +198,7 @@ def test_classes_are_those_of_the_training_data_in_alphabetical_order(labelled):
         labels.rows(["wild", "big"])
 
 
-def test_a_run_that_is_begun_anew_keeps_nothing_of_the_vocabularies_before(tmp_path, bytewise):
+def test_a_run_that_starts_again_keeps_no_earlier_vocabulary(tmp_path, bytewise):
     """It has no checkpoint yet, so it may become another kind of model."""
     other = train_tokenizer(SENTENCES, "bpe", 80)
     kinds = [(bytewise, Labels(("a", "b"))), (bytewise, bytewise), (bytewise, other)]

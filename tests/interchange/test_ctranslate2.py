@@ -12,7 +12,7 @@ import sentencepiece
 ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `convert`")
 
 from transformer.config import Config, DataConfig, DecodeConfig
-from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
+from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 from transformer.interchange import comparison
@@ -35,7 +35,7 @@ def tokenizers(pairs):
     """One for both sides, and two."""
     sources, targets = zip(*pairs)
     one = train_tokenizer(sources + targets, "unigram", 200)
-    bytewise = train_tokenizer(targets, "unigram", 400, VocabularyOptions(byte_fallback=True))
+    bytewise = train_tokenizer(targets, "unigram", 400, DataConfig(byte_fallback=True))
     return Tokenizers(one, one), Tokenizers(one, bytewise)
 
 
@@ -148,7 +148,7 @@ def test_raw_text_is_cut_by_what_was_written_as_by_the_tokenizer(
 ):
     """Lower-casing is part of it; where it is lost, a comparison would see other pieces."""
     sources, targets = zip(*pairs[:300])
-    options = VocabularyOptions(lowercase=True)
+    options = DataConfig(lowercase=True)
     lowercase = train_tokenizer([*sources, *targets], "unigram", 200, options)
     model = with_tokenizer(random_translator(norm="pre"), lowercase)
     save_translator(model, tmp_path / "model", "none")

@@ -13,7 +13,8 @@ from marian_models import ODD, SHAPES
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
 
-from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
+from transformer.config import DataConfig
+from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.interchange.marian import read_marian, write_marian
@@ -174,7 +175,7 @@ def test_blanks_before_punctuation_stay_unless_the_folder_says_otherwise(
 def test_lower_casing_goes_along(marian_folder, pairs, tmp_path):
     model = read_marian(marian_folder()[0])
     texts = [source for source, _ in pairs[:200]]
-    tokenizer = train_tokenizer(texts, "unigram", 150, VocabularyOptions(lowercase=True))
+    tokenizer = train_tokenizer(texts, "unigram", 150, DataConfig(lowercase=True))
     size = tokenizer.vocab_size
     config = replace(model.config.model, source_vocab_size=size, target_vocab_size=size)
     params = init_params(config, jax.random.key(0))

@@ -5,7 +5,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer.data.tokenizer import VocabularyOptions, train_tokenizer
+from transformer.config import DataConfig
+from transformer.data.tokenizer import train_tokenizer
 from transformer.interchange.standalone import standalone_model
 
 SENTENCES = ["the small dog sleeps", "a quick fox runs home"] * 9
@@ -24,7 +25,7 @@ def lowering(request):
         SENTENCES,
         "char",
         60,
-        VocabularyOptions(normalisation=request.param, lowercase=True, user_symbols=("<2de>",)),
+        DataConfig(normalisation=request.param, lowercase=True, user_symbols=("<2de>",)),
     )
     models = []
     for proto in (tokenizer.model, standalone_model(tokenizer)):

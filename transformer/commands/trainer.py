@@ -172,7 +172,9 @@ class Trainer:
         """The next batches."""
         training, seed = self.data.training, self.config.train.seed
         arrange = arrangement(self.config)
-        stream = batches(training.pairs, training.plan, seed, self.position, arrange, training.draw)
+        stream = batches(
+            training.pairs, training.plan, seed, self.position, arrange, training.sample_epoch
+        )
         if self.command.profile and distributed.is_first():
             stream = profiled(stream, self.command.run / "profile")
         return distributed.report_each(stream, "update", self.start_step)

@@ -173,13 +173,15 @@ class DataConfig:
     """
 
     dataset: str = "phrasebook/en_de"
-    """A TFDS dataset by name, of sentence pairs or of text; "" when the data are files."""
+    """A TFDS dataset by name, of sentence pairs or of text; huggingface:OWNER/NAME[/CONFIG] one of
+    the Hugging Face Hub, huggingface:FOLDER one in a folder (an extra); "" when the data are files.
+    """
     train_split: str = "train"
-    """The TFDS split to train on."""
+    """The split of the dataset to train on."""
     validation_split: str = "validation"
-    """The TFDS split to validate on."""
+    """The split to validate on."""
     test_split: str = "test"
-    """The TFDS split that eval.py scores."""
+    """The split that eval.py scores."""
     train_files: tuple[str, ...] = ()
     """Source file and target file (with one side, its file), or one table (.tsv or .csv), one
     sentence per line; more corpora may follow, named in the same way; .gz, .bz2, .xz and .zst are
@@ -211,7 +213,8 @@ class DataConfig:
     swap_files: bool = False
     """Translate from the second file or column to the first: the other direction."""
     source: str = "en"
-    """Source language: names the TFDS feature, and labels scores; "": no source side."""
+    """Source language: names the feature or column of a dataset, and labels scores; "": no source
+    side."""
     target: str = "de"
     """Target language; "": no target side. Codes of ISO 639, BCP 47, FLORES and OPUS are understood
     (zh, zho, zh-CN, zho_Hans)."""

@@ -1,4 +1,4 @@
-"""Rows of tokens to batches of few fixed shapes, in an order that seed and epoch decide."""
+"""Rows of tokens to batches of few fixed shapes, in an order determined by seed and epoch."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -11,17 +11,17 @@ from jaxtyping import Int
 from transformer.config import Config
 from transformer.data.buckets import BatchPlan, Bucket
 from transformer.data.masking import masked
-from transformer.data.partitions import memory_mapped
-from transformer.data.sampling import Draw
-from transformer.data.token_store import TokenPairs
+from transformer.data.sampling import SampleEpoch
+from transformer.data.storage import memory_mapped
+from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 
 Arrange = Callable[[np.ndarray, np.ndarray, np.random.Generator], Batch]
-"""From rows of source [B, S] and target [B, T] with EOS, and a source of chance, to a batch."""
+"""From rows of source [B, S] and target [B, T] with EOS, and a random generator, to a batch."""
 
 
 class Position(NamedTuple):
-    """A place in the endless stream of batches: the next one to deliver."""
+    """The next batch of the endless stream."""
 
     epoch: int = 0
     batch: int = 0
@@ -56,37 +56,40 @@ def batches(
     seed: int,
     position: Position,
     arrange: Arrange = paired,
-    draw: Draw | None = None,
+    sample_epoch: SampleEpoch | None = None,
 ) -> Iterator[tuple[Batch, Position]]:
-    """Every batch from `position` on, without end, each with the position after it.
+    """An endless stream of batches from `position` on, each with the position after it.
 
     The order is a function of seed and epoch alone: pairs are shuffled inside their buckets, and
-    then the batches. So any position can be resumed, and an epoch shows every pair once, if `draw`
-    does not make other pairs and another plan for each. What `arrange` draws depends on seed, epoch
-    and the number of the batch.
+    then the batches. So any position can be resumed. An epoch has every pair once, unless
+    `sample_epoch` makes other pairs and another plan for it. The random numbers of `arrange` depend
+    on seed, epoch and the number of the batch.
     """
     epoch, start = position
     while True:
-        if draw is not None:
-            pairs, plan = draw(epoch)
+        if sample_epoch is not None:
+            pairs, plan = sample_epoch(epoch)
         order = _epoch_order(plan, seed, epoch)
         for number in range(start, len(order)):
-            generator = np.random.default_rng((seed, epoch, number + 1))  # a 0 would not count
-            batch = arrange(*_rows(pairs, *order[number]), generator)
+            generator = np.random.default_rng((seed, epoch, number + 1))  # a last 0 is ignored
+            (rows, *lengths), chosen = order[number]
+            sides = zip((pairs.source, pairs.target), lengths)
+            tables = (_gather(text, chosen, rows, length) for text, length in sides)
+            batch = arrange(*tables, generator)
             is_last = number + 1 == len(order)
             yield batch, Position(epoch + 1, 0) if is_last else Position(epoch, number + 1)
         epoch, start = epoch + 1, 0
 
 
 def one_epoch(config: Config, pairs: TokenPairs, plan: BatchPlan) -> Iterator[Batch]:
-    """The batches of a text that is only read: all that the plan has, once, in an order that is
-    always the same. Blanks depend on the plan, as which sentences are in a batch does."""
+    """All batches of a text that is only read, in a fixed order. Masks depend on the plan, as which
+    sentences are in a batch does."""
     stream = batches(pairs, plan, 0, Position(), arrangement(config))
     return (batch for batch, _ in itertools.islice(stream, plan.batches_per_epoch))
 
 
 def sample(config: Config, bucket: Bucket) -> Batch:
-    """A batch of one shape, full of tokens."""
+    """A batch of one shape without padding, to compile or measure with."""
     rows, source, target = bucket
     generator = np.random.default_rng(0)
     filled = (np.full((rows, length), UNK, np.int32) for length in (source, target))
@@ -94,13 +97,13 @@ def sample(config: Config, bucket: Bucket) -> Batch:
 
 
 def first_uses(plan: BatchPlan, seed: int, position: Position) -> list[Bucket]:
-    """The shapes of a plan in the order in which `batches` comes to need them."""
+    """The shapes of a plan in the order in which `batches` first uses them."""
     order = _epoch_order(plan, seed, position.epoch)
     later = [bucket for bucket, _ in order[position.batch :] + order]
     return list(dict.fromkeys([*later, *plan.buckets]))
 
 
-@lru_cache(maxsize=1)  # a start asks for the shapes of an epoch, and then for its batches
+@lru_cache(maxsize=1)  # called for the shapes of an epoch, and then for its batches
 def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, np.ndarray]]:
     """The batches of an epoch: (shape, numbers of the pairs), in order."""
     generator = np.random.default_rng((seed, epoch))
@@ -112,30 +115,20 @@ def _epoch_order(plan: BatchPlan, seed: int, epoch: int) -> list[tuple[Bucket, n
     return [cut[i] for i in generator.permutation(len(cut))]
 
 
-def _rows(pairs: TokenPairs, bucket: Bucket, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target of the chosen pairs in the bucket's shape; what is left over is PAD."""
-    rows, source_length, target_length = bucket
-    return (
-        _gather(pairs.source_ids, pairs.source_offsets, chosen, rows, source_length),
-        _gather(pairs.target_ids, pairs.target_offsets, chosen, rows, target_length),
-    )
-
-
-def _gather(
-    ids: np.ndarray, offsets: np.ndarray, chosen: np.ndarray, rows: int, length: int
-) -> np.ndarray:
+def _gather(text: Sentences, chosen: np.ndarray, rows: int, length: int) -> np.ndarray:
     """The chosen sentences as int32 [rows, length], padded with PAD."""
-    starts, ends = offsets[chosen, None], offsets[chosen + 1, None]
+    starts, ends = text.offsets[chosen, None], text.offsets[chosen + 1, None]
     places = starts + np.arange(length)
     table = np.full((rows, length), PAD, np.int32)
-    table[: len(chosen)] = np.where(places < ends, ids[np.minimum(places, len(ids) - 1)], PAD)
+    inside = np.minimum(places, len(text.ids) - 1)
+    table[: len(chosen)] = np.where(places < ends, text.ids[inside], PAD)
     return table
 
 
 def pad(
     sequences: Sequence[Sequence[int]], rows: int, length: int, left: bool = False
 ) -> Int[np.ndarray, "rows length"]:
-    """Sequences of token ids as a table, int32, with PAD behind each, or before it with `left`.
+    """Sequences of token ids as a table, padded on the right, or with `left` on the left.
 
     Raises IndexError or ValueError when they do not fit.
     """

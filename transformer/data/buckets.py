@@ -1,7 +1,7 @@
 """Which pairs share which batch shape.
 
 A compiled update has one shape. Padding every pair to the longest would waste most of the work, so
-pairs of like lengths share a bucket: one batch shape, chosen so that little is padded.
+pairs of similar lengths share a bucket, a batch shape that is chosen for little padding.
 """
 
 import hashlib
@@ -14,18 +14,18 @@ from typing import NamedTuple
 import numpy as np
 
 from transformer.config import Config, DataConfig
-from transformer.data.partitions import memory_mapped, slices
+from transformer.data.storage import memory_mapped, slices
 from transformer.data.token_store import TokenPairs
 from transformer.errors import UserError
 
 MOST_LENGTHS = 64
-"""Lengths of either side that batch shapes are chosen from."""
+"""Number of lengths of a side among which batch shapes are chosen."""
 
 SHAPES_TO_SCORE = 4
-"""Batch shapes of a text that is only read: each is compiled for few batches."""
+"""Batch shapes of a text that is only read: few, since each must be compiled."""
 
 UNUSED = -1
-"""Stands for the lengths of a pair that is too long or has an empty sentence."""
+"""In place of the lengths of a pair that is too long or has an empty sentence."""
 
 TARGET_COST = 2
 """What a target position costs, in source positions: it attends twice, and gets logits."""
@@ -39,7 +39,7 @@ class Bucket(NamedTuple):
     target_length: int
 
     def positions(self, pairs: int, rows_multiple: int = 1) -> np.ndarray:
-        """Source and target positions, padding included, of an epoch of so many pairs, where rows
+        """Source and target positions, padding included, in an epoch of this many pairs, if rows
         are padded to a multiple."""
         rows = _ceiling(self.rows, rows_multiple) * rows_multiple
         batches = _ceiling(pairs, self.rows)
@@ -48,9 +48,9 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
-    """Which pair is in which bucket, the same in every epoch, on however many devices.
+    """Which pair is in which bucket, the same in every epoch and for any number of devices.
 
-    It is a key of caches as the object that it is; `digest` says whether two are the same.
+    Caches use its identity as a key; `digest` is equal for equal plans.
     """
 
     buckets: tuple[Bucket, ...]
@@ -60,13 +60,13 @@ class BatchPlan:
     left_out: int
     """Pairs that are too long, or have an empty sentence."""
     tokens: int
-    """Of source and target of all members, EOS included."""
+    """Source and target tokens of all members, EOS included."""
     target_tokens: int
-    """Those of an epoch that are to be predicted at most: of the source where it is alone."""
+    """Tokens of an epoch that can be predicted: of the target, or of the source alone."""
 
     def padding(self, rows_multiple: int = 1) -> float:
-        """Share of the source and target positions of an epoch that hold PAD, where rows are padded
-        to a multiple: the number of devices, for each of which there must be as many."""
+        """The fraction of an epoch's source and target positions that are PAD, if rows are padded
+        to a multiple of the number of devices, each of which gets equally many."""
         positions = sum(
             bucket.positions(len(m), rows_multiple).sum()
             for m, bucket in zip(self.members, self.buckets)
@@ -75,17 +75,17 @@ class BatchPlan:
 
     @property
     def counts(self) -> list[tuple[Bucket, int]]:
-        """Each shape, and how many of its batches an epoch has; the last need not be full."""
+        """Each shape, and the number of its batches in an epoch; the last one may not be full."""
         return [(b, _ceiling(len(m), b.rows)) for m, b in zip(self.members, self.buckets)]
 
     @property
     def batches_per_epoch(self) -> int:
-        """Of all shapes together."""
+        """Batches of all shapes."""
         return sum(count for _, count in self.counts)
 
     @cached_property
     def digest(self) -> str:
-        """Of shapes and members: a Position means the same in two plans with the same digest."""
+        """Identity: a Position is the same batch in plans with the same digest."""
         sha256 = hashlib.sha256(repr(self.buckets).encode())
         for members in self.members:
             for part in slices(len(members)):
@@ -98,8 +98,8 @@ def make_plan(
 ) -> BatchPlan:
     """Sort pairs into buckets.
 
-    Raises UserError when no pair is usable, or data.batch_tokens cannot hold the longest; it names
-    the `split`, and the `limit` on lengths where that is not `data.max_length`.
+    Raises UserError when no pair is usable, or the longest does not fit in data.batch_tokens; it
+    names the `split`, and the `limit` on lengths if that is not `data.max_length`.
     """
     counted: Counter[int] = Counter()
     for part in slices(len(pairs)):
@@ -122,8 +122,9 @@ def make_plan(
 
 
 def _lengths(pairs: TokenPairs, data: DataConfig, part: slice) -> np.ndarray:
-    """Both lengths of each pair as one number, in the order of the lengths, or UNUSED."""
-    source, target = pairs.lengths(part)
+    """Both lengths of each pair as one number that sorts like them, or UNUSED."""
+    some = pairs.part(part)
+    source, target = some.source.lengths, some.target.lengths
     usable = np.maximum(source, target) <= data.max_length
     for side in data.sides:
         usable &= {"source": source, "target": target}[side] > 1  # more than EOS
@@ -137,7 +138,7 @@ def _members(
     bucket_of: np.ndarray,
     counts: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
-    """For each bucket the numbers of its pairs, where `bucket_of` knows that of all lengths."""
+    """For each bucket the numbers of its pairs; `bucket_of` is the bucket of each of `lengths`."""
     lengths, bucket_of = np.append(UNUSED, lengths), np.append(UNUSED, bucket_of)
     buckets = memory_mapped(
         (
@@ -159,9 +160,9 @@ def _members(
 
 
 def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPlan:
-    """The same shapes for an epoch that shows the pairs `numbers`, each in the cheapest shape that
-    it fits into. All must fit into one."""
-    source, target = pairs.source_lengths[numbers], pairs.target_lengths[numbers]
+    """The same shapes for an epoch of the pairs `numbers`, each in the cheapest shape that it fits
+    into. Each must fit into one."""
+    source, target = pairs.source.lengths[numbers], pairs.target.lengths[numbers]
     bucket_of, cheapest = np.full(len(numbers), -1), np.full(len(numbers), np.inf)
     for index, bucket in enumerate(plan.buckets):
         cost = _cost(bucket.source_length, bucket.target_length)
@@ -174,11 +175,12 @@ def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPl
 
 
 def plan_to_score(config: Config, pairs: TokenPairs, split: str = "test") -> BatchPlan:
-    """A plan with few shapes, for text that is only read: left out are empty sentences, and those
-    that are longer than what is trained on and than `decode.max_source_length`, or than learned
-    positions reach."""
-    sides = (side for part in slices(len(pairs)) for side in pairs.lengths(part))
-    longest = max((int(side.max()) for side in sides), default=0)
+    """A plan with few shapes, for text that is only read. It leaves out empty sentences, and those
+    longer than `data.max_length` and `decode.max_source_length`, or than learned positions."""
+    parts = [
+        side.part(part) for side in (pairs.source, pairs.target) for part in slices(len(pairs))
+    ]
+    longest = max((int(part.lengths.max()) for part in parts), default=0)
     if longest < 2:
         raise UserError(f"there is nothing to score: all {len(pairs):,} {split} texts are empty")
     trained, decoded = config.data.max_length, config.decode.max_source_length
@@ -199,12 +201,12 @@ def plan_buckets(
     num_buckets: int,
     batch_tokens: int,
 ) -> tuple[tuple[Bucket, ...], np.ndarray]:
-    """At most `num_buckets` batch shapes with little padding for so many pairs of each length, and
-    the bucket of each length.
+    """At most `num_buckets` batch shapes with little padding, given the number of pairs of each
+    length; and the bucket of each length.
 
-    Every pair goes to the cheapest shape that it fits into. Beginning with the one that all fit
-    into, the shape that saves most is added until there are enough. It works on a table of lengths
-    (EOS included), so its time does not grow with the corpus.
+    Every pair goes to the cheapest shape that it fits into. The first shape holds all; then the
+    shape that saves most is added, again and again. It works on a table of lengths (EOS included),
+    so its time does not grow with the corpus.
 
     Raises UserError when the longest pair exceeds `batch_tokens`.
     """
@@ -214,42 +216,31 @@ def plan_buckets(
             f"data.batch_tokens ({batch_tokens}) is too small for a sentence of {longest} tokens: "
             f"set it to at least {longest}, or lower data.max_length"
         )
-    table = _LengthTable.of(source_lengths, target_lengths, counts)
+    table = _LengthTable(source_lengths, target_lengths, counts)
     choices = [table.buckets(shapes, batch_tokens) for shapes in _growing_sets(table, num_buckets)]
     # The last batch of a bucket need not be full: in a small corpus, fewer shapes may pad less.
-    buckets, bucket_of_cell = min(choices, key=lambda choice: choice.cost)[:2]
+    _, buckets, bucket_of_cell = min(choices, key=lambda choice: choice[0])
     return buckets, bucket_of_cell[table.cells]
 
 
-class _Buckets(NamedTuple):
-    """Batch shapes, the number of the one that each cell belongs to, what an epoch costs."""
+class _LengthTable:
+    """The number of pairs of which lengths: counts[i, j] of at most source[i] and target[j] tokens,
+    but more than in the cells before. `cells` has i and j of each pair of lengths."""
 
-    buckets: tuple[Bucket, ...]
-    bucket_of_cell: np.ndarray
-    cost: int
+    def __init__(self, source_lengths: np.ndarray, target_lengths: np.ndarray, times: np.ndarray):
+        self.source, self.target = _steps(source_lengths, times), _steps(target_lengths, times)
+        self.cells = (
+            np.searchsorted(self.source, source_lengths),
+            np.searchsorted(self.target, target_lengths),
+        )
+        self.counts = np.zeros((len(self.source), len(self.target)), int)
+        np.add.at(self.counts, self.cells, times)
 
-
-class _LengthTable(NamedTuple):
-    """How many pairs have which lengths: counts[i, j] at most source[i] and target[j] tokens."""
-
-    source: np.ndarray
-    target: np.ndarray
-    counts: np.ndarray
-    cells: tuple[np.ndarray, np.ndarray]
-    """i and j of each pair of lengths."""
-
-    @classmethod
-    def of(
-        cls, source_lengths: np.ndarray, target_lengths: np.ndarray, times: np.ndarray
-    ) -> "_LengthTable":
-        source, target = _steps(source_lengths, times), _steps(target_lengths, times)
-        i, j = np.searchsorted(source, source_lengths), np.searchsorted(target, target_lengths)
-        counts = np.zeros((len(source), len(target)), int)
-        np.add.at(counts, (i, j), times)
-        return cls(source, target, counts, (i, j))
-
-    def buckets(self, shape_of_cell: np.ndarray, batch_tokens: int) -> _Buckets:
-        """Those of the cells that share a shape: as long as their longest pairs, no longer."""
+    def buckets(
+        self, shape_of_cell: np.ndarray, batch_tokens: int
+    ) -> tuple[int, tuple[Bucket, ...], np.ndarray]:
+        """The cost of an epoch, a bucket for the cells of each shape, as long as its longest pairs,
+        and the bucket of each cell."""
         filled = self.counts > 0
         numbers = np.unique(shape_of_cell[filled])
         bucket_of_cell = np.searchsorted(numbers, shape_of_cell)
@@ -261,11 +252,11 @@ class _LengthTable(NamedTuple):
             lengths = int(self.source[i]), int(self.target[j])
             buckets.append(Bucket(_rows(pairs, batch_tokens // max(lengths)), *lengths))
             cost += _cost(*buckets[-1].positions(pairs).tolist())
-        return _Buckets(tuple(buckets), bucket_of_cell, cost)
+        return cost, tuple(buckets), bucket_of_cell
 
 
 def _steps(lengths: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The lengths that a shape may have: all that occur, or where they are many, quantiles."""
+    """The lengths that a shape may have: all that occur, or their quantiles if these are many."""
     occurring, which = np.unique(lengths, return_inverse=True)
     if len(occurring) <= MOST_LENGTHS:
         return occurring
@@ -275,7 +266,7 @@ def _steps(lengths: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
-    """For one shape, two, and so on: the number of the cheapest shape that each cell fits into."""
+    """With one shape, with two, and so on: the cheapest shape that each cell fits into."""
     costs = _cost(table.source[:, None], table.target)
     shape_of_cell = np.zeros(costs.shape, int)
     cost_of_cell = np.full(costs.shape, costs[-1, -1])
@@ -299,13 +290,13 @@ def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
 
 
 def _rows(pairs: int, most: int) -> int:
-    """Rows of each batch, when `pairs` share a bucket: at most `most`, and no more than spread the
-    pairs evenly over the batches that they then need, or the last batch would be half empty."""
+    """Rows of the batches of a bucket with `pairs`: at most `most`, and such that all batches are
+    equally full."""
     return _ceiling(pairs, _ceiling(pairs, most))
 
 
 def _cost(source: int | np.ndarray, target: int | np.ndarray) -> int | np.ndarray:
-    """What so many positions cost, in source positions."""
+    """The cost of this many positions, in source positions."""
     return source + TARGET_COST * target
 
 

@@ -1,18 +1,27 @@
-"""Pairs of sentences, from plain files or a TFDS dataset, behind one interface."""
+"""Pairs of sentences, whichever source a split comes from: plain files, a dataset of TFDS or of
+Hugging Face."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 
 from transformer.config import DataConfig
-from transformer.data.files import Corpus, Split, corpora, file_fingerprint, file_pairs
-from transformer.data.tfds_corpus import (
-    dataset_fingerprint,
-    dataset_pairs,
-    prepared_builder,
-    split_name,
-)
+from transformer.data import files, huggingface, tfds_corpus
+from transformer.data.files import Split
 from transformer.errors import UserError
+
+
+def _source(data: DataConfig, split: Split) -> ModuleType:
+    """The module that reads a split. Each has the same three functions of `data` and `split`:
+    `read_pairs`, `fingerprint` and `check`; another source is another module."""
+    if getattr(data, f"{split}_files"):
+        return files
+    if data.dataset.startswith(huggingface.PREFIX):
+        return huggingface
+    if data.dataset:
+        return tfds_corpus
+    raise UserError(f"data.{split}_files is not set: name a source and a target file, or a table")
 
 
 def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
@@ -21,30 +30,29 @@ def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
     Raises UserError, possibly only after some pairs: a missing or unreadable file, text that is
     not UTF-8, files of different lengths, a dataset, split or language that does not exist.
     """
-    found = _files(data, split)
-    pairs = file_pairs(data, found) if found else dataset_pairs(data, split)
+    pairs = _source(data, split).read_pairs(data, split)
     first = next(pairs, None)
     if first is None:
-        raise UserError(f"the {split} corpus is empty: {corpus_name(data, split)} has no sentences")
+        named = " and ".join(getattr(data, f"{split}_files"))
+        named = named or f"{data.dataset} ({getattr(data, f'{split}_split')})"
+        raise UserError(f"the {split} corpus is empty: {named} has no sentences")
     yield first
     yield from pairs
 
 
 def check_corpora(data: DataConfig) -> None:
     """Raises UserError for a missing file or split, or one whose first line cannot be read: better
-    now than when hours have been spent."""
-    found = len(corpora(data, "train"))
+    now than after hours. The test split of a dataset may be missing, since training does not need
+    it."""
+    found = len(files.corpora(data, "train"))
     if data.train_weights and len(data.train_weights) != found:
         raise UserError(
             f"data.train_weights has {len(data.train_weights)} numbers, and data.train_files names "
             f"{found} corpora: one number for each"
         )
     for split in ("train", "validation", "test"):
-        named = corpora(data, split)
-        for corpus in named:
-            next(file_pairs(data, [corpus]), None)  # may warn of a header
-        if not named and data.dataset and split != "test":
-            prepared_builder(data, split)
+        if getattr(data, f"{split}_files") or (data.dataset and split != "test"):
+            _source(data, split).check(data, split)
 
 
 def fingerprint(data: DataConfig, split: Split) -> str:
@@ -53,33 +61,12 @@ def fingerprint(data: DataConfig, split: Split) -> str:
     Files by path, size and times of change; a dataset by version, split, number of examples and
     when it was prepared.
     """
-    found = _files(data, split)
-    return file_fingerprint(data, found) if found else dataset_fingerprint(data, split)
+    return _source(data, split).fingerprint(data, split)
 
 
 def text_digest(pairs: Iterable[tuple[str, str]]) -> str:
-    """Equal where all sentences are, wherever they are read from."""
+    """Equal if all sentences are equal, wherever they are read from."""
     sha256 = hashlib.sha256()
     for pair in pairs:
         sha256.update(json.dumps(pair).encode())
     return sha256.hexdigest()[:16]
-
-
-def corpus_sizes(data: DataConfig) -> list[int]:
-    """How many pairs each corpus of data.train_files has."""
-    return [sum(1 for _ in file_pairs(data, [corpus])) for corpus in corpora(data, "train")]
-
-
-def corpus_name(data: DataConfig, split: Split) -> str:
-    """What messages call a split."""
-    files = getattr(data, f"{split}_files")
-    return " and ".join(files) or f"{data.dataset} ({split_name(data, split)})"
-
-
-def _files(data: DataConfig, split: Split) -> list[Corpus]:
-    found = corpora(data, split)
-    if not found and not data.dataset:
-        raise UserError(
-            f"data.{split}_files is not set: name a source and a target file, or a table"
-        )
-    return found

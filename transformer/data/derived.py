@@ -1,5 +1,5 @@
-"""What the training pairs say of translations: how long they become, and whether a text without
-letters is its own translation."""
+"""Derived fields of `decode`, from the training pairs: how long translations become, and whether a
+text without letters is its own translation."""
 
 import math
 from dataclasses import replace
@@ -7,22 +7,21 @@ from dataclasses import replace
 import numpy as np
 
 from transformer.config import Config
-from transformer.data.partitions import slices
+from transformer.data.storage import slices
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import EOS
 
 COVERED = 0.999
-"""Share of the training pairs that the limit of an output's length must allow: the longest of a
-corpus are often no translations."""
+"""The fraction of the training targets that are within the limit on the output's length; the
+longest of a corpus are often not translations."""
 
 TENTHS = 10
 """A ratio of lengths is rounded up to tenths."""
 
-
 ENOUGH = 10_000
-"""Pairs without letters that are looked at, the first ones of a corpus."""
+"""Pairs without letters that are examined, the first of the corpus."""
 
 
 def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> Config:
@@ -38,33 +37,36 @@ def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> C
 
 
 def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
-    """Whether most training sources without a letter, such as numbers, are their own translations,
-    or there are none. Those that the vocabulary does not know whole do not count."""
-    source, target = tokenizers
+    """Whether most training sources without a letter, such as numbers, are their own translations;
+    True if there are none. Those with unknown tokens do not count."""
+    source = tokenizers.source
     pieces = source.pieces(range(source.vocab_size))
     lettered = np.array([has_letters(piece) for piece in pieces])
     lettered[EOS] = False
-    seen = copied = 0
+    examined = copied = 0
     for part in slices(len(pairs)):
-        if seen == ENOUGH:
+        if examined == ENOUGH:
             break
-        edges = pairs.source_offsets[part.start : part.stop + 1]
-        counts = np.append(0, lettered[pairs.source_ids[edges[0] : edges[-1]]].cumsum())
-        without = counts[edges[1:] - edges[0]] == counts[edges[:-1] - edges[0]]
-        numbers = np.flatnonzero(without & (np.diff(edges) > 1))[: ENOUGH - seen] + part.start
-        of_both = zip(*(pairs.tokens(number) for number in numbers.tolist()))
-        texts = [side.decode(rows) for side, rows in zip((source, target), of_both)]
-        seen += len(numbers)
+        some = pairs.source.part(part)
+        counts = np.append(0, lettered[some.tokens].cumsum())[some.offsets - some.offsets[0]]
+        without = np.diff(counts) == 0
+        numbers = np.flatnonzero(without & (some.lengths > 1))[: ENOUGH - examined] + part.start
+        texts = [
+            tokenizer.decode([rows[number] for number in numbers.tolist()])
+            for tokenizer, rows in zip(tokenizers, (pairs.source, pairs.target))
+        ]
+        examined += len(numbers)
         copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(*texts))
-    return 2 * copied >= seen
+    return 2 * copied >= examined
 
 
 def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:
-    """`decode.length_ratio` and `decode.longest_target`, so that nearly all training targets are
-    within the limit; (1.0, 0) where `decode.max_extra_length` suffices."""
+    """`decode.length_ratio` and `decode.longest_target` with which nearly all training targets are
+    within the limit; (1.0, 0) if `decode.max_extra_length` suffices."""
     counts, longest = np.zeros(1, np.int64), 0
     for part in slices(len(pairs)):
-        source, target = (lengths.astype(np.int64) for lengths in pairs.lengths(part))
+        some = pairs.part(part)
+        source, target = some.source.lengths.astype(np.int64), some.target.lengths.astype(np.int64)
         usable = (np.maximum(source, target) <= config.data.max_length) & (source > 1)
         source, target = source[usable] - 1, target[usable]  # a source without EOS
         needed = -(-TENTHS * (target - config.decode.max_extra_length) // source)

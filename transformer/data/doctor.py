@@ -1,6 +1,6 @@
-"""What is wrong with a corpus, before hours are spent on it: counts, examples, nothing is changed.
+"""What is wrong with a corpus, before hours are spent on it: counts and examples, no changes.
 
-All of it is found in one pass over the text, and from the token ids that training uses anyway.
+It takes one pass over the text, and the token ids that training uses anyway.
 """
 
 import unicodedata
@@ -16,37 +16,36 @@ from transformer.config import Config, DataConfig
 from transformer.data.alignment import alignment_warning
 from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import check_corpora, read_pairs
-from transformer.data.files import corpora
-from transformer.data.processing import MARKS, processing_of
-from transformer.data.summary import sample_of
+from transformer.data.summary import MARKS, processing_of, sample_of
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.model.batch import UNK
 
 RATIO = 3.0
-"""Times by which the ratio of lengths, in characters, differs from the usual one of the corpus in a
-pair that looks wrong, of LONG ones."""
+"""A pair of LONG sentences whose ratio of lengths differs by this factor from that of the corpus
+is unusual."""
 LONG = 30
-"""Characters of the longer sentence from which on the ratio says something."""
+"""Characters of the longer sentence of such a pair."""
 RARE = 3
 """A character that occurs less often is likely a stray."""
+EMPTY, REPEATED, EQUAL = "one side empty", "the same pair again", "source equal to target"
 UNUSUAL = f"lengths differ {RATIO:.0f} times from the usual"
-"""The name of what `unusual_ratios` finds."""
+STRANGE, OTHER_SCRIPT = "control or unassigned characters", "another script than most"
+"""The names of findings."""
 EXAMPLES = 3
-"""Lines that are named for each finding."""
+"""Pairs that are printed for each finding."""
 
 EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC")
-"""Scripts that stand in one sentence."""
+"""Scripts that are mixed in one sentence."""
 
 Pairs = Iterable[tuple[str, str]]
 
 
 @dataclass
 class Finding:
-    """How many pairs something is the matter with, and the first of them."""
+    """How many pairs have a problem, and the first of them."""
 
-    name: str
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
@@ -57,43 +56,12 @@ class Finding:
             self.examples.append(f"pair {number:,}: {text[:70]!r}")
 
 
-@dataclass(frozen=True)
-class Report:
-    """What the text of the training split is like, and how it overlaps with what it is tested on.
-
-    Findings count pairs; a pair may be in several.
-    """
-
-    pairs: int
-    findings: tuple[Finding, ...]
-    characters: dict[str, Counter]
-    warning: str = ""
-
-    def lines(self) -> Iterator[str]:
-        """For people to read."""
-        yield f"{self.pairs:,} pairs read"
-        for finding in self.findings:
-            share = finding.count / max(self.pairs, 1)
-            yield f"  {finding.name:34} {finding.count:>9,}  {share:.2%}"
-            for example in finding.examples:
-                yield f"      {example}"
-        if self.warning:
-            yield f"  {self.warning}"
-        for side, counted in self.characters.items():
-            rare = sorted(c for c, n in counted.items() if n < RARE)
-            shown = " ".join(map(_shown, rare[:20]))
-            yield (
-                f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
-                f"{RARE} times" + (f": {shown}" if rare else "")
-            )
-
-
 def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) -> Iterator[str]:
-    """All that is found, for people to read: of the text, then of the tokens, for which
-    `tokenizers` is called in between. Raises UserError where the data cannot be read."""
+    """All findings as text: those of the text, then those of the tokens, for which `tokenizers` is
+    called in between. Raises UserError if the data cannot be read."""
     data = config.data
     check_corpora(data)
-    tests = ["test"] if data.dataset or corpora(data, "test") else []
+    tests = ["test"] if data.dataset or data.test_files else []
     others = {split: read_pairs(data, split) for split in ("validation", *tests)}
     yield from examine(data, read_pairs(data, "train"), others).lines()
     made = tokenizers(data)
@@ -102,69 +70,105 @@ def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) ->
     yield from token_lines(data, made, pairs, plan, sample_of(read_pairs(data, "train")))
 
 
-def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> Report:
+def examine(data: DataConfig, training: Pairs, others: Mapping[str, Pairs]) -> "Report":
     """One pass over the training pairs; `others` are validation and test sets, by name."""
-    held_out = {name: {_key(*pair) for pair in pairs} for name, pairs in others.items()}
-    sources = {name: {source for source, _ in pairs} for name, pairs in held_out.items()}
-    two_sides = len(data.sides) == 2
-    finding = {
-        name: Finding(name)
-        for name in (
-            "one side empty", "the same pair again", "source equal to target",
-            *[UNUSUAL] * two_sides, "control or unassigned characters",
-            "another script than most", *MARKS,
-            *(f"pair also in {name}" for name in held_out),
-            *(f"source also in {name}" for name in held_out),
-        )
-    }  # fmt: skip
-    seen: set[int] = set()
-    characters = {side: Counter() for side in data.sides}
-    scripts: dict[str, Counter] = {side: Counter() for side in data.sides}
-    by_script: list[tuple[str, ...]] = []
-    all_lengths = array("L")
-    count = 0
-    for count, pair in enumerate(training, start=1):
-        texts = dict(zip(("source", "target"), pair))
-        texts = {side: texts[side] for side in data.sides}
-        shown, key = " | ".join(texts.values()), _key(*pair)
-        for side, text in texts.items():
-            characters[side].update(text)
-        own = tuple(script_of(text) for text in texts.values())
-        by_script.append(own)
-        for side, script in zip(texts, own):
-            scripts[side][script] += bool(script)
-        lengths = [len(text.strip()) for text in texts.values()]
-        all_lengths.extend(lengths)
-        checks = {
-            "one side empty": min(lengths) == 0,
-            "the same pair again": hash(key) in seen,
-            "source equal to target": two_sides and key[0] == key[1] and key[0] > "",
-            **dict.fromkeys(set().union(*map(processing_of, texts.values())), True),
-            "control or unassigned characters": any(map(_is_strange, shown)),
-            **{f"pair also in {name}": key in held_out[name] for name in held_out},
-            **{
-                f"source also in {name}": key not in held_out[name] and key[0] in sources[name]
-                for name in held_out
-                if two_sides
-            },
+    report = Report(data, others)
+    for pair in training:
+        report.add(pair)
+    report.compare()
+    return report
+
+
+class Report:
+    """What the text of the training split is like, and its overlap with validation and test set.
+
+    Findings count pairs; a pair may be in several.
+    """
+
+    def __init__(self, data: DataConfig, others: Mapping[str, Pairs]):
+        self.sides, self.is_paired = data.sides, len(data.sides) == 2
+        self.others = {name: {_key(*pair) for pair in pairs} for name, pairs in others.items()}
+        self.sources = {
+            name: {source for source, _ in pairs if self.is_paired}
+            for name, pairs in self.others.items()
         }
-        seen.add(hash(key))
-        for name, is_so in checks.items():
-            if is_so:
-                finding[name].add(count, shown)
-    usual = tuple(max(scripts[side], key=scripts[side].get, default="") for side in data.sides)
-    for number, own in enumerate(by_script, start=1):
-        if any(script and script != most for script, most in zip(own, usual)):
-            finding["another script than most"].add(number, ", ".join(filter(None, own)))
-    warning = ""
-    if two_sides:
-        lengths = np.array(all_lengths).reshape(-1, 2).T
-        for number in np.flatnonzero(unusual_ratios(*lengths)).tolist():
-            both = f"{lengths[0, number]:,} and {lengths[1, number]:,} characters"
-            finding[UNUSUAL].add(number + 1, both)
-        warning = alignment_warning(*lengths)
-    kept = [one for one in finding.values() if two_sides or not one.name.startswith("source ")]
-    return Report(count, tuple(kept), characters, warning)
+        names = [
+            EMPTY, REPEATED, *[EQUAL, UNUSUAL] * self.is_paired, STRANGE, OTHER_SCRIPT, *MARKS,
+            *(f"pair also in {name}" for name in others),
+            *(f"source also in {name}" for name in others if self.is_paired),
+        ]  # fmt: skip
+        self.findings = {name: Finding() for name in names}
+        self.warning = ""
+        self.keys: set[int] = set()
+        self.characters = {side: Counter[str]() for side in self.sides}
+        self.scripts: list[tuple[str, ...]] = []
+        self.lengths = array("L")
+
+    @property
+    def pairs(self) -> int:
+        """How many have been examined."""
+        return len(self.scripts)
+
+    def add(self, pair: tuple[str, str]) -> None:
+        """Examines one more pair."""
+        by_side = dict(zip(("source", "target"), pair))
+        texts = [by_side[side] for side in self.sides]
+        for side, text in zip(self.sides, texts):
+            self.characters[side].update(text)
+        self.scripts.append(tuple(map(script_of, texts)))
+        self.lengths.extend(len(text.strip()) for text in texts)
+        key, line = _key(*pair), " | ".join(texts)
+        for name in self._problems(texts, key):
+            self.findings[name].add(self.pairs, line)
+        self.keys.add(hash(key))
+
+    def _problems(self, texts: Sequence[str], key: tuple[str, str]) -> Iterator[str]:
+        if not all(text.strip() for text in texts):
+            yield EMPTY
+        if hash(key) in self.keys:
+            yield REPEATED
+        if self.is_paired and key[0] == key[1] > "":
+            yield EQUAL
+        if any(map(_is_strange, "".join(texts))):
+            yield STRANGE
+        yield from set().union(*map(processing_of, texts))
+        for name, pairs in self.others.items():
+            if key in pairs:
+                yield f"pair also in {name}"
+            elif key[0] in self.sources[name]:
+                yield f"source also in {name}"
+
+    def compare(self) -> None:
+        """Compares each pair with the whole corpus."""
+        counts = [Counter(filter(None, column)) for column in zip(*self.scripts)]
+        usual = [max(count, key=count.get, default="") for count in counts]
+        for number, scripts in enumerate(self.scripts, start=1):
+            if any(script and script != most for script, most in zip(scripts, usual)):
+                self.findings[OTHER_SCRIPT].add(number, ", ".join(filter(None, scripts)))
+        if self.is_paired:
+            lengths = np.array(self.lengths).reshape(-1, 2).T
+            for index in np.flatnonzero(unusual_ratios(*lengths)).tolist():
+                both = f"{lengths[0, index]:,} and {lengths[1, index]:,} characters"
+                self.findings[UNUSUAL].add(index + 1, both)
+            self.warning = alignment_warning(*lengths)
+
+    def lines(self) -> Iterator[str]:
+        """The report as text."""
+        yield f"{self.pairs:,} pairs read"
+        for name, finding in self.findings.items():
+            percentage = f"{finding.count / max(self.pairs, 1):.2%}"
+            yield f"  {name:34} {finding.count:>9,}  {percentage}"
+            for example in finding.examples:
+                yield f"      {example}"
+        if self.warning:
+            yield f"  {self.warning}"
+        for side, counted in self.characters.items():
+            rare = sorted(c for c, n in counted.items() if n < RARE)
+            names = (c if c.isprintable() else f"U+{ord(c):04X}" for c in rare[:20])
+            yield (
+                f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
+                f"{RARE} times" + (f": {' '.join(names)}" if rare else "")
+            )
 
 
 def unusual_ratios(
@@ -194,7 +198,7 @@ def token_lines(
     columns = dict(zip(("source", "target"), zip(*sample))) if sample else {}
     for side in data.sides:
         tokenizer: Tokenizer = getattr(tokenizers, side)
-        ids, lengths = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_lengths")
+        ids, lengths = getattr(pairs, side).ids, getattr(pairs, side).lengths
         unknown = int((np.asarray(ids) == UNK).sum())
         texts = columns.get(side, ())
         words = max(sum(len(text.split()) for text in texts), 1)
@@ -237,7 +241,3 @@ def _key(source: str, target: str) -> tuple[str, str]:
 def _is_strange(character: str) -> bool:
     is_control = unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs")
     return character == "\ufffd" or (is_control and character != "\t")
-
-
-def _shown(character: str) -> str:
-    return character if character.isprintable() else f"U+{ord(character):04X}"

@@ -1,6 +1,6 @@
-"""Files from the network: fetched, verified and unpacked, each of which can be interrupted.
+"""Files from the network: downloaded, verified and unpacked, each of which can be interrupted.
 
-`fetch` goes on where an earlier one stopped; a file or folder has its name only once it is whole.
+`fetch` resumes; a file or folder has its name only once it is complete.
 """
 
 import bz2
@@ -35,7 +35,7 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfi
 
 
 class Expected(NamedTuple):
-    """What is known of a file beforehand."""
+    """Size and digest of a file, known in advance."""
 
     size: int
     """Bytes."""
@@ -44,38 +44,38 @@ class Expected(NamedTuple):
 
 
 def fetch(url: str, path: Path, expected: Expected | None, remedy: str) -> None:
-    """Download to `path`, which exists only once it is whole and verified.
+    """Download to `path`, which exists only once it is complete and verified.
 
-    Goes on where an earlier try stopped, as long as each try brings something. Raises UserError
-    with the remedy.
+    Resumes an interrupted download, as long as each attempt gets further. Raises UserError with the
+    remedy.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
-        if path.exists():
-            return
-        part, before = part_of(path), -1
-        while True:
+        part, before, is_complete = part_of(path), 0, path.exists()
+        while not is_complete:
             try:
                 _fetch_rest(url, part, expected)
-                break
+                is_complete = True
             except (OSError, http.client.HTTPException, ValueError) as error:
                 here = size_of(part)
-                if here <= before or not here or isinstance(error, urllib.error.HTTPError):
+                if here <= before or isinstance(error, urllib.error.HTTPError):
                     reason = getattr(error, "reason", None) or error
                     again = f"try again, {megabytes(here)} are here; " * bool(here)
                     raise UserError(f"cannot download {url} ({reason}); {again}{remedy}") from error
                 before = here
-        found = difference(part, expected)
-        if found:
-            part.unlink()
-            raise UserError(f"what {url} sends is not the file it should be ({found}); {remedy}")
-        publish(part, path)
+        if not path.exists():
+            try:
+                verify(part, url, expected, remedy)
+            except UserError:
+                part.unlink()
+                raise
+            publish(part, path)
 
 
 def _fetch_rest(url: str, part: Path, expected: Expected | None) -> None:
     """Append to `part` what is missing. Raises OSError when the connection ends too early.
 
-    Only where the whole can be verified: else the file may have changed since, and is fetched anew.
+    A file that cannot be verified is fetched from its beginning: it may have changed meanwhile.
     """
     here = size_of(part) if expected else 0
     if expected and here >= expected.size:
@@ -85,45 +85,30 @@ def _fetch_rest(url: str, part: Path, expected: Expected | None) -> None:
         resumes = answer.status == http.HTTPStatus.PARTIAL_CONTENT
         here = here if resumes else 0
         rest = answer.headers.get("Content-Length")
-        whole = here + int(rest) if rest else None
-        with part.open("ab" if resumes else "wb") as file, _progress(part.stem, here, whole) as bar:
+        size = here + int(rest) if rest else None
+        seconds = 0.5 if sys.stderr.isatty() else 30
+        bar = tqdm(
+            desc=part.stem, total=size, initial=here, unit="B", unit_scale=True, mininterval=seconds
+        )
+        with part.open("ab" if resumes else "wb") as file, bar:
             while block := answer.read(BLOCK):
                 file.write(block)
                 bar.update(len(block))
-    if whole and size_of(part) < whole:
-        raise ConnectionError(f"the connection ended after {size_of(part):,} of {whole:,} bytes")
+    if size and size_of(part) < size:
+        raise ConnectionError(f"the connection ended after {size_of(part):,} of {size:,} bytes")
 
 
-def _progress(name: str, here: int, whole: int | None) -> tqdm:
-    return tqdm(
-        desc=name,
-        total=whole,
-        initial=here,
-        unit="B",
-        unit_scale=True,
-        mininterval=0.5 if sys.stderr.isatty() else 30,
-    )
-
-
-def verify(path: Path, url: str, expected: Expected | None) -> None:
-    """Raises UserError when the file is not the one that is expected."""
-    found = difference(path, expected)
-    if found:
-        raise UserError(f"{path} is not the file it should be ({found}); replace it by {url}")
-
-
-def difference(path: Path, expected: Expected | None) -> str:
-    """How a file differs from what is expected; nothing when it does not."""
+def verify(path: Path, url: str, expected: Expected | None, remedy: str) -> None:
+    """Raises UserError, with the remedy, when a file is not the one that is expected."""
     if expected is None:
-        return ""
+        return
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found == expected.checksum:
-        return ""
-    return (
-        f"{size_of(path):,} bytes with SHA-256 {found}, "
-        f"expected {expected.size:,} bytes with {expected.checksum}"
-    )
+    if found != expected.checksum:
+        raise UserError(
+            f"{path} is not the file that {url} should be: {size_of(path):,} bytes with SHA-256 "
+            f"{found}, expected {expected.size:,} bytes with {expected.checksum}; {remedy}"
+        )
 
 
 def unpacked(path: Path, folder: Path) -> Path:
@@ -131,42 +116,40 @@ def unpacked(path: Path, folder: Path) -> Path:
 
     Unpacked once: `folder` exists only when it is complete.
     """
-    decompress = DECOMPRESSORS.get(path.suffix)
     is_archive = path.name.endswith(TAR_ENDINGS) or path.suffix == ".zip"
-    if not is_archive and not decompress:
+    if not is_archive and path.suffix not in DECOMPRESSORS:
         return path
     if not folder.exists():
         with atomic_directory(folder, keep=Path.exists) as work:
             try:
-                if is_archive:
-                    _unpack_archive(path, work)
-                else:
-                    with decompress(path) as file, (work / path.stem).open("wb") as output:
-                        shutil.copyfileobj(file, output, BLOCK)
+                _unpack(path, work)
             except DAMAGE as error:
                 raise UserError(
-                    f"cannot unpack {path}: {one_line(error)}; remove it to fetch it anew"
+                    f"cannot unpack {path}: {one_line(error)}; remove it to download it again"
                 ) from error
     return folder if is_archive else folder / path.stem
 
 
-def _unpack_archive(path: Path, folder: Path) -> None:
+def _unpack(path: Path, folder: Path) -> None:
     """Unpack, refusing paths and links that leave the folder (zipfile strips what leads out)."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             archive.extractall(folder)
-        return
-    with tarfile.open(path) as archive:
-        archive.extractall(folder, filter="data")
+    elif path.name.endswith(TAR_ENDINGS):
+        with tarfile.open(path) as archive:
+            archive.extractall(folder, filter="data")
+    else:
+        with DECOMPRESSORS[path.suffix](path) as file, (folder / path.stem).open("wb") as output:
+            shutil.copyfileobj(file, output, BLOCK)
 
 
 def part_of(path: Path) -> Path:
-    """The beginning of a file that is not whole yet."""
+    """Where the beginning of an incomplete file is."""
     return path.with_name(path.name + ".part")
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, 0 where there is none."""
+    """Bytes of a file; 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 

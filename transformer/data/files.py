@@ -1,8 +1,8 @@
-"""Pairs of sentences from plain files: one sentence a line, or tables with a column a side.
+"""Pairs of sentences from plain files with one sentence per line, or from tables.
 
-A corpus is a source file and a target file (or the file of the one side there is), or one table,
-.tsv or .csv; a split is one corpus or several, named one after the other. Files that end in .gz,
-.bz2, .xz or .zst are decompressed on the way.
+A corpus is a source file and a target file (or one file, for text of one side), or one table, .tsv
+or .csv; a split is one corpus or several, named one after the other. Files that end in .gz, .bz2,
+.xz or .zst are decompressed.
 """
 
 import bz2
@@ -11,7 +11,7 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -37,14 +37,14 @@ Corpus = tuple[Path, ...]
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ARCHIVES = (".zip", ".tar", ".tgz")
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, *((zstd.ZstdError,) if zstd else ()))
-"""What reading a damaged file may raise."""
+"""Errors of reading a damaged file."""
 
 
 def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
-    """The corpora of a split, their files checked to exist; none when it names no files.
+    """The corpora of a split; an empty list if it names no files.
 
-    Raises UserError naming the setting, by default `data.SPLIT_files`, and what is beside a missing
-    file.
+    Raises UserError for a file that does not exist; it names the setting, by default
+    `data.SPLIT_files`, and similar files in the same folder.
     """
     setting = setting or f"data.{split}_files"
     names = list(getattr(data, f"{split}_files"))
@@ -53,7 +53,7 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
         width = 1 if is_table(names[0]) else len(data.sides)
         corpus, names = names[:width], names[width:]
         if data.label_column and not is_table(corpus[0]):
-            raise UserError(f"{setting}: {corpus[0]} is no table, and data.label_column is set")
+            raise UserError(f"{setting}: {corpus[0]} is not a table, and data.label_column is set")
         if len(corpus) < width or len({is_table(name) for name in corpus}) > 1:
             raise UserError(
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
@@ -63,45 +63,75 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
     return found
 
 
-def file_fingerprint(data: DataConfig, found: list[Corpus]) -> str:
-    """A cheap identity of the text of these files: path and state of each, and how it is read."""
-    paths = [path.resolve() for corpus in found for path in corpus]
+def check(data: DataConfig, split: Split) -> None:
+    """Raises UserError for files whose first line cannot be read; may warn of a header."""
+    for corpus in corpora(data, split):
+        next(_pairs(data, [corpus]), None)
+
+
+def fingerprint(data: DataConfig, split: Split) -> str:
+    """Path and state of each file, and how it is read."""
+    paths = [path.resolve() for corpus in corpora(data, split) for path in corpus]
     read = (data.sides, data.tsv_columns, data.label_column, data.swap_files)
     read += (data.tsv_quotes, data.tsv_header)
     return "|".join([*(f"{path}:{file_state(path)}" for path in paths), f"{read}"])
 
 
-def file_state(path: Path) -> str:
-    """What is another one after every write to a file: size and times of change.
+def corpus_sizes(data: DataConfig) -> list[int]:
+    """How many pairs each corpus of data.train_files has."""
+    return [sum(1 for _ in _pairs(data, [corpus])) for corpus in corpora(data, "train")]
 
-    The second time (ctime) is set by the system alone: it changes also where a program copies the
+
+def file_state(path: Path) -> str:
+    """Size and times of change of a file: different after every write.
+
+    The second time (ctime) is set by the system alone: it changes even if a program copies the
     first from another file of the same size (cp -p, rsync -t, tar).
     """
     stat = path.stat()
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
 
-def file_pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
-    """The (source, target) sentences of the corpora, one corpus after the other.
+def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
+    """The (source, target) sentences of a split, one corpus after the other.
 
     A side that does not exist is ""; the target of a classifier is the class. Raises UserError,
     possibly only after some pairs: files of different lengths, a table without such a column, text
     that is not UTF-8, a file that is damaged.
     """
+    return _pairs(data, corpora(data, split))
+
+
+def _pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
     for corpus in found:
         if is_table(corpus[0].name):
             pairs = _table_pairs(data, *corpus)
         elif len(corpus) == 2:
             pairs = _parallel_pairs(*corpus)
         else:
-            pairs = (one_sided(data, line) for line in file_lines(*corpus))
+            pairs = (as_pair(data, [line]) for line in file_lines(*corpus))
         for first, second in pairs:
             yield (second, first) if data.swap_files else (first, second)
 
 
-def one_sided(data: DataConfig, text: str) -> tuple[str, str]:
-    """A pair of which one side does not exist."""
-    return (text, "") if data.source else ("", text)
+def as_pair(data: DataConfig, texts: Sequence[str]) -> tuple[str, str]:
+    """The texts of the sides that exist, as a pair; the other side is ""."""
+    if len(texts) == 2:
+        return texts[0], texts[1]
+    return (texts[0], "") if data.source else ("", texts[0])
+
+
+def on_one_line(text: str) -> str:
+    """Datasets keep the end of a line in some texts, and a few texts have more than one line."""
+    return text.strip("\r\n").replace("\r", " ").replace("\n", " ")
+
+
+def not_in_dataset(data: DataConfig, setting: str, known: Iterable[str]) -> UserError:
+    """The error for a language or split that a dataset lacks."""
+    value = getattr(data, setting)
+    return UserError(
+        f"data.{setting} ({value!r}) is not in {data.dataset}, which has {', '.join(known)}"
+    )
 
 
 def read_lines(setting: str, name: str) -> list[str]:
@@ -115,7 +145,7 @@ def is_table(name: str) -> bool:
 
 
 def _separator(path: Path) -> str | None:
-    """Of the columns of a table; None of other files."""
+    """The separator of a table's columns; None for other files."""
     ending = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
     return SEPARATORS.get(ending)
 
@@ -133,17 +163,17 @@ def _existing(setting: str, path: Path) -> Path:
 
 
 def _beside(path: Path) -> str:
-    """What a user who mistyped `path` may have meant."""
+    """The files that a mistyped `path` may mean."""
     folder = path.parent
     if not folder.is_dir():
         return f"there is no folder {folder} either"
     found = sorted(file.name for file in folder.iterdir() if file.is_file())
     near = difflib.get_close_matches(path.name, found, n=3, cutoff=0.5) or found[:10]
-    return f"beside it: {', '.join(near)}" if near else f"{folder} has no files"
+    return f"in its folder: {', '.join(near)}" if near else f"{folder} has no files"
 
 
 def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
-    """Two columns of a table, by default the first two; one where there is one side."""
+    """Two columns of a table, by default the first two; one column for text of one side."""
     by_side = dict(zip(("source", "target"), data.tsv_columns))
     chosen = [by_side[side] for side in data.sides]
     if data.label_column:
@@ -158,7 +188,7 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
             raise UserError(
                 f"{path}, line {number}: {len(columns)} column(s) in "
                 f"{separator.join(columns)!r:.80}, and data.tsv_columns"
-                f"{' or data.label_column' * (data.label_column > 0)} asks for "
+                f"{' or data.label_column' * (data.label_column > 0)} names "
                 f"column{'s' * (len(chosen) > 1)} {' and '.join(map(str, chosen))}, separated by "
                 f"{'commas' if separator == ',' else 'tabs'}"
             )
@@ -166,14 +196,14 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
         if number == 1 and looks_like_header(data, texts):
             warn(
                 f"the first row of {path} looks like a header ({' | '.join(texts)}), and is read "
-                "as text: data.tsv_header leaves the first row of each table out",
-                stacklevel=1,  # the same place for all, so that it is said once
+                "as text: set data.tsv_header to leave out the first row of each table",
+                stacklevel=1,  # the same place for all, so that it is printed once
             )
         if data.label_column:
             texts[1] = texts[1].strip()
             if not texts[1]:
                 raise UserError(f"{path}, line {number}: column {data.label_column} has no class")
-        yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
+        yield as_pair(data, texts)
 
 
 def _parallel_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ ALIASES = {
     "cn": "zh", "cz": "cs", "dk": "da", "gr": "el", "jap": "ja", "jp": "ja", "ua": "uk",
     "vn": "vi", "zhs": "zh-Hans", "zht": "zh-Hant", "zt": "zh-Hant",
 } | {name.lower(): code for code, name in NAMES.items()}  # fmt: skip
-"""What people write that is no code: those of countries, of OPUS and Argos, names in English."""
+"""What people write instead of a code: codes of countries, of OPUS and Argos, English names."""
 
 
 LONGEST = 35
@@ -63,15 +63,15 @@ def script_code(code: str) -> str:
 
 
 def standard_code(code: str) -> str:
-    """The code in the form of BCP 47, as short as it can be: zho_Hans is zh-Hans, deu_Latn is de.
-    An unknown code stays as it is."""
+    """The shortest form of BCP 47: zho_Hans is zh-Hans, deu_Latn is de. An unknown code stays as it
+    is."""
     language = read_code(code)
     return language.to_tag() if language else code
 
 
 def base_of(code: str) -> str:
-    """The language alone, by ISO 639-1 where that has it, else by 639-3. An unknown code stays as
-    it is."""
+    """The language alone, by ISO 639-1 if possible, otherwise by 639-3. An unknown code stays as it
+    is."""
     language = read_code(code)
     return language.language if language else code
 

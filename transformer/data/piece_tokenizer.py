@@ -1,4 +1,4 @@
-"""SentencePiece models whose pieces have ids from a list of their own, as Marian's have."""
+"""SentencePiece models whose pieces have their ids from a separate list, as Marian's have."""
 
 import hashlib
 import json
@@ -14,18 +14,19 @@ from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, UNK
 
 TAG = re.compile(r"[\s\ufeff]*(>>[\w@-]+<<)")
-"""A target tag at the beginning of a text, behind blanks or a byte order mark."""
+"""A target tag at the beginning of a text, after spaces or a byte order mark."""
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of a vocabulary by their ids elsewhere, and the ids of special ones there.
+    """A vocabulary of another program: the pieces by their ids there, and its special ids.
 
-    names    a name for each id; None where an id has none
-    pad      where it is also what a translation begins with, PAD here has no id there
-    start, end, unknown   what a translation begins with, ends in, and what is not in the list
-    cleans_up  whether blanks before punctuation and English contractions are removed from text
-               (transformers' clean_up_tokenization_spaces)
+    names       a name for each id; None if an id has no name
+    pad         if equal to `start`, our PAD has no id there
+    start, end  what a translation begins with and ends in
+    unknown     for a piece that is not in the list
+    cleans_up   whether spaces before punctuation and English contractions are removed from text
+                (transformers' clean_up_tokenization_spaces)
     """
 
     names: tuple[str | None, ...]
@@ -37,7 +38,7 @@ class Pieces:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """For each of our ids the one elsewhere; -1 for a PAD that has none."""
+        """For each of our ids the one there; -1 for a PAD that has no id."""
         special = (-1 if self.pad == self.start else self.pad, self.start, self.end, self.unknown)
         return special + tuple(i for i in range(len(self.names)) if i not in special)
 
@@ -54,7 +55,7 @@ class PieceTokenizer(Tokenizer):
 
     @cached_property
     def _names(self) -> list[str]:
-        """The pieces by our ids; "" where one has no name."""
+        """The pieces by our ids; "" for one without a name."""
         return [self.vocabulary.names[i] or "" if i >= 0 else "" for i in self.vocabulary.order]
 
     @cached_property
@@ -83,14 +84,9 @@ class PieceTokenizer(Tokenizer):
             if not (model.is_control(number) or model.is_unknown(number) or model.is_unused(number))
         ]
 
-    @property
-    def vocab_size(self) -> int:
-        """Tokens in the list, the four special ones included, even a PAD that the list lacks."""
-        return len(self._names)
-
     @cached_property
     def digest(self) -> str:
-        """Identity: the SHA-256 of the model's bytes and of the list, special places included."""
+        """Identity: the SHA-256 of the model's bytes and of the list, special ids included."""
         listed = json.dumps(vars_of(self.vocabulary), sort_keys=True)
         return hashlib.sha256(self.model + listed.encode()).hexdigest()
 
@@ -111,16 +107,11 @@ class PieceTokenizer(Tokenizer):
         texts = [text.replace("\u2581", " ").strip() for text in texts]
         return list(map(clean_up, texts)) if self.vocabulary.cleans_up else texts
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The piece of text behind each id, special tokens by name: labels for a plot."""
-        names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
-        return [names.get(i) or self._names[i] for i in ids]
-
 
 @lru_cache(maxsize=1024)
 def named_tag(tags: tuple[str, ...], name: str) -> str:
-    """The one of the tags that is called so, or that alone is of the same language, as >>deu<< is
-    for >>de<<; "" if there is none. Kept, since each line asks and comparing languages is slow."""
+    """The tag of this name, or the only one of the same language, as >>deu<< for >>de<<; otherwise
+    "". Cached, since comparing languages is slow."""
     if name in tags:
         return name
     alike = [tag for tag in tags if same_language(code_of(tag), code_of(name))]
@@ -133,14 +124,14 @@ def code_of(tag: str) -> str:
 
 
 def clean_up(text: str) -> str:
-    """The text without blanks before punctuation and English contractions."""
+    """The text without spaces before punctuation and English contractions."""
     for spaced in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
         text = text.replace(spaced, spaced.strip())
     return text
 
 
 def vars_of(pieces: Pieces) -> dict[str, object]:
-    """What a file keeps of them; runs from before `cleans_up` keep their digest."""
+    """The fields that a file stores; without `cleans_up` if it is False, as in older files."""
     kept = {name: getattr(pieces, name) for name in Pieces.__dataclass_fields__}
     return kept if pieces.cleans_up else {n: v for n, v in kept.items() if n != "cleans_up"}
 
@@ -163,14 +154,14 @@ def load_pieces(path: Path) -> Pieces:
 
 
 def check_pieces(pieces: Pieces) -> None:
-    """Raises ValueError for lists that are no vocabulary."""
+    """Raises ValueError for lists that are not a vocabulary."""
     named = [name for name in pieces.names if name is not None]
     special = (pieces.pad, pieces.start, pieces.end, pieces.unknown)
     if not all(isinstance(name, str) for name in named) or len(set(named)) < len(named):
         raise ValueError("pieces must be texts that differ")
     if not all(type(number) is int and 0 <= number < len(pieces.names) for number in special):
-        raise ValueError("a special token has no place among the pieces")
+        raise ValueError("a special token is not among the pieces")
     if not isinstance(pieces.cleans_up, bool):
         raise ValueError("cleans_up must be true or false")
     if len({pieces.pad, pieces.end, pieces.unknown}) < 3 or pieces.start in special[2:]:
-        raise ValueError("two special tokens have the same place")
+        raise ValueError("two special tokens have the same id")

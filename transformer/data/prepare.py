@@ -1,4 +1,4 @@
-"""The text of a config as tokens and batches: what training, its plan and its report begin with."""
+"""The data of a config, prepared for training, its plan and its report: tokens and batches."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from transformer.data.buckets import BatchPlan, plan_to_score
 from transformer.data.corpus import read_pairs
 from transformer.data.derived import with_derived
 from transformer.data.progress import Log, quiet
-from transformer.data.sampling import Draw, make_epochs
+from transformer.data.sampling import SampleEpoch, make_epochs
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.vocabularies import (
     Tokenizers,
@@ -20,23 +20,22 @@ from transformer.data.vocabularies import (
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """The training split as tokens, its batch shapes, and the plan of each epoch where epochs
-    differ (`draw`)."""
+    """The training split as tokens, its batch shapes, and a function for the pairs and the plan of
+    each epoch if epochs differ (`sample_epoch`)."""
 
     pairs: TokenPairs
     plan: BatchPlan
-    draw: Draw | None
+    sample_epoch: SampleEpoch | None
 
     @property
     def first_epoch(self) -> BatchPlan:
         """The plan of the first epoch."""
-        return self.plan if self.draw is None else self.draw(0)[1]
+        return self.plan if self.sample_epoch is None else self.sample_epoch(0)[1]
 
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """The validation split as tokens, its batch shapes, and as text where a translator is scored
-    on it."""
+    """The validation split as tokens, its batch shapes, and as text for scoring a translator."""
 
     tokens: TokenPairs
     plan: BatchPlan
@@ -45,7 +44,7 @@ class ValidationSet:
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a run reads; `config` knows the sizes of its vocabularies."""
+    """All data of a run; `config` has the sizes of the vocabularies."""
 
     config: Config
     tokenizers: Tokenizers
@@ -57,12 +56,11 @@ def prepare_tokenizers(
     config: Config, home: Path | None, log: Log = quiet, new_classes: bool = False
 ) -> tuple[Config, Tokenizers]:
     """The tokenizers of the run in `home`, or new ones; and the config with their sizes. With
-    `new_classes` those of a classifier are made anew."""
-    tokenizers = (
-        load_tokenizers(home / "tokenizer", config.data)
-        if home
-        else make_tokenizers(config.data, log)
-    )
+    `new_classes`, a classifier's classes are those of the training split."""
+    if home:
+        tokenizers = load_tokenizers(home / "tokenizer", config.data)
+    else:
+        tokenizers = make_tokenizers(config.data, log)
     if new_classes and config.data.label_column:
         tokenizers = tokenizers._replace(target=make_labels(config.data))
     return config.with_vocabularies(*tokenizers.identity), tokenizers
@@ -71,8 +69,8 @@ def prepare_tokenizers(
 def prepare_training(
     config: Config, tokenizers: Tokenizers, log: Log = quiet, derive: bool = False
 ) -> tuple[Config, TrainingSet]:
-    """The training split, and the config: with `derive`, with what `decode` has of a translator's
-    training pairs."""
+    """The training split, and the config; with `derive`, with the derived fields of a translator's
+    `decode`."""
     pairs = cut(config.data, encode_pairs(config.data, tokenizers, "train", log))
     if derive and len(config.data.sides) == 2:
         config = with_derived(config, tokenizers, pairs)

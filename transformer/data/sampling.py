@@ -1,36 +1,36 @@
-"""What each epoch shows: how often the pairs of each corpus, and their words in which pieces.
+"""The pairs of each epoch: corpus weights, and sampled segmentations of words.
 
-Both are drawn from seed and epoch alone, so that training goes on from any batch as if it had never
-stopped. Shapes of batches are the same in all epochs, since each is compiled.
+Both depend on seed and epoch alone, so that training can resume at any batch. The shapes of batches
+are the same in all epochs, since each is compiled.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from transformer.config import DataConfig
 from transformer.data.buckets import BatchPlan, Bucket, make_plan, refilled
-from transformer.data.corpus import corpus_sizes
+from transformer.data.files import corpus_sizes
 from transformer.data.progress import Log, quiet
 from transformer.data.segmentation import Words, make_words
-from transformer.data.token_store import TokenPairs, offsets
+from transformer.data.token_store import Sentences, TokenPairs, offsets
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError
 
-Draw = Callable[[int], tuple[TokenPairs, BatchPlan]]
-"""From the number of an epoch to what it shows."""
+SampleEpoch = Callable[[int], tuple[TokenPairs, BatchPlan]]
+"""From the number of an epoch to its pairs and their plan."""
 
 WEIGHTS, PIECES, LISTS = 1, 2, 3
-"""What is drawn, as a part of the seed."""
+"""What is sampled, as a part of the seed."""
 
 
 @dataclass(frozen=True)
 class Epochs:
     """A function from the number of an epoch to its pairs and their plan.
 
-    plan   of all pairs once, with shapes that all fit into however they are cut
+    plan   of all pairs once, with shapes for all segmentations
     sizes  pairs in each corpus, where there are `data.train_weights`
     sides  the words of source and target, where there is `data.sampling`
     """
@@ -51,7 +51,7 @@ class Epochs:
         return pairs, refilled(self.plan, pairs, numbers)
 
     def numbers(self, epoch: int) -> np.ndarray:
-        """Of the pairs that an epoch shows, as often as it shows them."""
+        """The numbers of the pairs of an epoch, with repeats."""
         numbers = np.sort(np.concatenate(self.plan.members))
         if not self.weights:
             return numbers
@@ -61,72 +61,57 @@ class Epochs:
 
 def make_epochs(
     data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, log: Log = quiet
-) -> tuple[BatchPlan, Draw | None]:
-    """The plan, and what draws each epoch, if one is not like the other; `log` hears how far it
-    is. Raises UserError where the weights leave nothing to be shown."""
+) -> tuple[BatchPlan, SampleEpoch | None]:
+    """The plan, and a function for the pairs of each epoch if epochs differ; `log` gets the
+    progress. Raises UserError if the weights leave no pairs."""
     if not (data.train_weights or data.sampling):
         return make_plan(pairs, data), None
     planned, sides = pairs, ()
     if data.sampling:
-        sides = words_of(data, tokenizers, seed, pairs, log)
+        generator = np.random.default_rng((seed, LISTS))
+        sides = tuple(
+            make_words(tokenizer, text, data.sampling, generator, log)
+            for tokenizer, text in zip(tokenizers, (pairs.source, pairs.target))
+        )
         longest = (Bucket(0, data.max_length, data.max_length),)
         planned = _longest(pairs, sampled(sides, longest_targets(longest), (seed, 0, PIECES)))
     plan = make_plan(planned, data)
     sizes = tuple(corpus_sizes(data)) if data.train_weights else ()
-    draw = Epochs(data.train_weights, seed, pairs, plan, sizes, sides)
-    if not len(draw.numbers(0)):
+    sample_epoch = Epochs(data.train_weights, seed, pairs, plan, sizes, sides)
+    if not len(sample_epoch.numbers(0)):
         raise UserError("data.train_weights leave no pair to train on: raise them")
-    return plan, lru_cache(maxsize=1)(draw)
-
-
-def words_of(
-    data: DataConfig, tokenizers: Tokenizers, seed: int, pairs: TokenPairs, log: Log = quiet
-) -> tuple[Words, Words]:
-    """The words of both sides of the training pairs."""
-    generator = np.random.default_rng((seed, LISTS))
-    source = pairs.source_ids, pairs.source_offsets
-    target = pairs.target_ids, pairs.target_offsets
-    return tuple(
-        make_words(tokenizer, *side, data.sampling, generator, log)
-        for tokenizer, side in zip(tokenizers, (source, target))
-    )
+    return plan, lru_cache(maxsize=1)(sample_epoch)
 
 
 def repeats(
     weights: tuple[float, ...], sizes: tuple[int, ...], seed: tuple[int, ...]
 ) -> np.ndarray:
-    """How often an epoch shows each pair, by the weights of the corpora: of 2.5, all pairs twice
-    and half of them, drawn anew, once more."""
+    """How often an epoch has each pair, by the weights of the corpora: with 2.5, all pairs twice,
+    and a random half of them once more."""
     generator = np.random.default_rng(seed)
     times = []
     for weight, size in zip(weights, sizes):
-        whole = int(weight)
-        more = generator.permutation(size) < round((weight - whole) * size)
-        times.append(whole + more)
+        once_more = generator.permutation(size) < round(weight % 1 * size)
+        times.append(int(weight) + once_more)
     return np.concatenate(times)
 
 
 def sampled(
     sides: tuple[Words, ...], longest_targets: np.ndarray, seed: tuple[int, ...]
 ) -> TokenPairs:
-    """The pairs with other pieces; those that would then be too long stay as they are."""
+    """The pairs with sampled segmentations; those that would be too long keep their first ones."""
     generator = np.random.default_rng(seed)
-    chosen = [words.draw(generator) for words in sides]
+    chosen = [words.sample(generator) for words in sides]
     source, target = (words.lengths(found) for words, found in zip(sides, chosen))
     within = np.minimum(source, len(longest_targets) - 1)
     fits = (source == within) & (target <= longest_targets[within])
-    chosen = [
-        np.where(fits[words.sentence_of_place()], found, words.first[words.places])
-        for words, found in zip(sides, chosen)
-    ]
-    source_side, target_side = (
-        (words.tokens(found), offsets(words.lengths(found))) for words, found in zip(sides, chosen)
+    return TokenPairs(
+        *(words.sentences(words.where(fits, found)) for words, found in zip(sides, chosen))
     )
-    return TokenPairs(*source_side, *target_side)
 
 
 def longest_targets(buckets: tuple[Bucket, ...]) -> np.ndarray:
-    """For each length of a source, the longest target that fits beside it."""
+    """For each length of a source, the longest target that fits with it."""
     longest = np.zeros(max(bucket.source_length for bucket in buckets) + 1, int)
     for bucket in buckets:
         upto = slice(bucket.source_length + 1)
@@ -135,7 +120,7 @@ def longest_targets(buckets: tuple[Bucket, ...]) -> np.ndarray:
 
 
 def _longest(pairs: TokenPairs, others: TokenPairs) -> TokenPairs:
-    """Pairs of no tokens in particular, as long as the longer of the two."""
-    source = np.maximum(pairs.source_lengths, others.source_lengths)
-    target = np.maximum(pairs.target_lengths, others.target_lengths)
-    return replace(pairs, source_offsets=offsets(source), target_offsets=offsets(target))
+    """Pairs without tokens, as long as the longer of the two."""
+    both = (pairs.source, others.source), (pairs.target, others.target)
+    lengths = (np.maximum(a.lengths, b.lengths) for a, b in both)
+    return TokenPairs(*(Sentences(np.zeros(0, np.int32), offsets(longest)) for longest in lengths))

@@ -1,10 +1,9 @@
-"""Sentences in other pieces: subword regularisation and BPE-dropout, one word at a time.
+"""Subword regularisation and BPE-dropout: other segmentations of words, one word at a time.
 
-A word ends where no piece of the vocabulary can go on: before a blank, and between two characters
-that stand side by side in no piece, so that Chinese and Thai have words too. To draw the pieces of
-a sentence is to draw those of its words, each from a list of its segmentations with their
-probabilities, which is made once. (SentencePiece draws too, but what it draws differs from process
-to process, whatever its seed.)
+A word ends where no piece of the vocabulary can continue: before a space, and between two
+characters that are neighbours in no piece, so that Chinese and Thai have words too. A sentence is
+sampled word by word, each from a list of segmentations with their probabilities, made once.
+(SentencePiece can sample too, but differently in every process, whatever its seed.)
 """
 
 from collections import Counter
@@ -13,24 +12,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from transformer.data.progress import Log, quiet, with_progress
-from transformer.data.token_store import offsets
+from transformer.data.token_store import Sentences, flat, offsets
 from transformer.data.tokenizer import BLANK, Tokenizer
 
 BEST = 64
-"""Segmentations of a word that subword regularisation draws from (Kudo, 2018: l = 64)."""
+"""Segmentations of a word that subword regularisation samples from (Kudo, 2018: l = 64)."""
 
-DRAWS = 32
-"""Segmentations of a word by BPE-dropout, among which all epochs draw."""
+SAMPLES = 32
+"""Samples of BPE-dropout for each word, from which all epochs sample."""
 
 LONGEST = 16
-"""Characters of a word after which it is cut where it has a piece's end: time and memory for the
-segmentations of a word grow with the square of its length."""
+"""A word of more characters is cut at the end of a piece: time and memory for its segmentations
+grow with the square of its length."""
 
 WORDS_AT_ONCE = 4_096
-"""Words whose merges are drawn together."""
+"""Words whose merges are sampled together."""
 
 Segmentation = tuple[int, ...]
 
@@ -39,81 +38,78 @@ Segmentation = tuple[int, ...]
 class Words:
     """The sentences of one side as words, and the segmentations of each word.
 
-    places     [O]      the word at each place of the corpus, EOS being one
-    sentences  [S + 1]  the place where each sentence begins
-    first      [W]      the first segmentation of each word: the one that the tokenizer gives it
-    edges      [C]      number of the word, plus the probability of its segmentations up to this one
-    ids, begins         the tokens of all segmentations, and where each begins [C + 1]
+    words         [O]      the word at each place of the corpus, EOS being one
+    begins        [S + 1]  the place where each sentence begins
+    first         [W]      the first segmentation of each word: the one that the tokenizer gives it
+    edges         [C]      number of the word, plus the probability of its segmentations up to this
+    segmentations          the tokens of all segmentations
     """
 
-    places: Int[np.ndarray, "O"]
-    sentences: Int[np.ndarray, "S+1"]
+    words: Int[np.ndarray, "O"]
+    begins: Int[np.ndarray, "S+1"]
     first: Int[np.ndarray, "W"]
     edges: Float[np.ndarray, "C"]
-    ids: Int[np.ndarray, "N"]
-    begins: Int[np.ndarray, "C+1"]
+    segmentations: Sentences
 
-    def draw(self, generator: np.random.Generator) -> Int[np.ndarray, "O"]:
+    def sample(self, generator: np.random.Generator) -> Int[np.ndarray, "O"]:
         """A segmentation for each place."""
-        wanted = self.places + generator.random(len(self.places))
+        wanted = self.words + generator.random(len(self.words))
         found = np.searchsorted(self.edges, wanted, side="right")
-        # Where a sum of probabilities is a little below 1.
-        return np.minimum(found, np.append(self.first[1:], len(self.edges))[self.places] - 1)
+        # The sum of the probabilities may be a little below 1.
+        return np.minimum(found, np.append(self.first[1:], len(self.edges))[self.words] - 1)
 
     def lengths(self, chosen: Int[np.ndarray, "O"]) -> Int[np.ndarray, "S"]:
         """Tokens of each sentence with these segmentations."""
-        upto = offsets(np.diff(self.begins)[chosen])
-        return np.diff(upto[self.sentences])
+        return np.diff(offsets(self.segmentations.lengths[chosen])[self.begins])
 
-    def tokens(self, chosen: Int[np.ndarray, "O"]) -> Int[np.ndarray, "N"]:
-        """The sentences with these segmentations, one after the other."""
-        lengths = np.diff(self.begins)[chosen]
-        ends = np.cumsum(lengths)
-        shift = np.repeat(self.begins[chosen] - (ends - lengths), lengths)
-        return self.ids[np.arange(len(shift)) + shift]
+    def sentences(self, chosen: Int[np.ndarray, "O"]) -> Sentences:
+        """The sentences with these segmentations."""
+        lengths = self.segmentations.lengths[chosen]
+        begins = offsets(lengths)
+        shift = np.repeat(self.segmentations.offsets[chosen] - begins[:-1], lengths)
+        return Sentences(self.segmentations.ids[np.arange(len(shift)) + shift], begins[self.begins])
 
-    def sentence_of_place(self) -> Int[np.ndarray, "O"]:
-        """For each place the number of the sentence that it is in."""
-        return np.repeat(np.arange(len(self.sentences) - 1), np.diff(self.sentences))
+    def where(
+        self, fits: Bool[np.ndarray, "S"], chosen: Int[np.ndarray, "O"]
+    ) -> Int[np.ndarray, "O"]:
+        """The chosen segmentations in the sentences that fit, and the first ones elsewhere."""
+        return np.where(np.repeat(fits, np.diff(self.begins)), chosen, self.first[self.words])
 
 
 def make_words(
     tokenizer: Tokenizer,
-    ids: np.ndarray,
-    sentence_begins: np.ndarray,
+    text: Sentences,
     strength: float,
     generator: np.random.Generator,
     log: Log = quiet,
 ) -> Words:
-    """The words of a corpus as token ids, with EOS; `strength` is `data.sampling`, and `log` hears
-    how far it is."""
-    cutter = _Cutter(tokenizer, strength, generator)
-    edges = np.append(np.flatnonzero(cutter.word_begins(ids, sentence_begins)), len(ids))
+    """The words of a corpus as token ids; `strength` is `data.sampling`, and `log` gets the
+    progress."""
+    segmenter = _Segmenter(tokenizer, strength, generator)
+    edges = np.append(np.flatnonzero(segmenter.word_begins(text)), len(text.ids))
     numbers: dict[Segmentation, int] = {}
-    flat = ids.tolist()
-    places = np.array(
+    ids = text.ids.tolist()
+    words = np.array(
         [
-            numbers.setdefault(tuple(flat[start:end]), len(numbers))
-            for start, end in zip(edges.tolist(), edges[1:].tolist())
+            numbers.setdefault(tuple(ids[start:end]), len(numbers))
+            for start, end in pairwise(edges.tolist())
         ],
         np.int32,
     )
-    found = list(with_progress(cutter.segmentations(list(numbers)), "words cut anew", log))
+    found = list(with_progress(segmenter.segmentations(list(numbers)), "words segmented", log))
     probabilities = [np.cumsum([chance for _, chance in of_word]) for of_word in found]
-    cut = [segmentation for of_word in found for segmentation, _ in of_word]
     return Words(
-        places=places,
-        sentences=np.searchsorted(edges, sentence_begins),
+        words,
+        begins=np.searchsorted(edges, text.offsets),
         first=offsets(np.array([len(of_word) for of_word in found]))[:-1],
         edges=np.concatenate([number + edge for number, edge in enumerate(probabilities)]),
-        ids=np.array([token for segmentation in cut for token in segmentation], np.int32),
-        begins=offsets(np.array([len(segmentation) for segmentation in cut])),
+        segmentations=flat([segmentation for of_word in found for segmentation, _ in of_word]),
     )
 
 
-class _Cutter:
-    """Cuts words into pieces. Special tokens, language tags, user-defined symbols and characters
-    spelt as bytes are words of their own and stay as they are."""
+class _Segmenter:
+    """Finds words and their segmentations. Special tokens, language tags, user-defined symbols and
+    characters spelt as bytes are words with one segmentation."""
 
     def __init__(self, tokenizer: Tokenizer, strength: float, generator: np.random.Generator):
         self.tokenizer, self.strength, self.generator = tokenizer, strength, generator
@@ -123,12 +119,12 @@ class _Cutter:
         self.scores = {name: scores[name] for name in self.ids}
         self.merges = _Merges(self.ids, self.scores) if tokenizer.is_bpe else None
 
-    def word_begins(self, ids: np.ndarray, sentence_begins: np.ndarray) -> np.ndarray:
+    def word_begins(self, text: Sentences) -> np.ndarray:
         """For each token whether it begins a word."""
         numbers = {c: n for n, c in enumerate(sorted(set("".join(self.names))), start=1)}
         base = len(numbers) + 1
         first, last = (
-            np.array([numbers[name[end]] if name else 0 for name in self.names])[ids]
+            np.array([numbers[name[end]] if name else 0 for name in self.names])[text.ids]
             for end in (0, -1)
         )
         neighbours = {
@@ -137,10 +133,10 @@ class _Cutter:
             for a, b in pairwise(name)
             if b != BLANK
         }
-        begins = np.ones(len(ids), bool)
+        begins = np.ones(len(text.ids), bool)
         begins[1:] = ~np.isin(last[:-1] * base + first[1:], list(neighbours))
-        begins[sentence_begins[:-1]] = True  # of one without tokens it is the next sentence's
-        start = offsets(np.array([len(name) for name in self.names])[ids])[:-1]
+        begins[text.offsets[:-1]] = True  # without tokens it is the next sentence's
+        start = offsets(np.array([len(name) for name in self.names])[text.ids])[:-1]
         part = (start - np.maximum.accumulate(np.where(begins, start, 0))) // LONGEST
         begins[1:] |= part[1:] > part[:-1]
         return begins
@@ -148,8 +144,8 @@ class _Cutter:
     def segmentations(
         self, words: Sequence[Segmentation]
     ) -> Iterator[list[tuple[Segmentation, float]]]:
-        """Those of each word, given in the pieces that it has without drawing, which come first;
-        and the probability of each."""
+        """The segmentations of each word with their probabilities. The first one is that of the
+        tokenizer, in which words are given."""
         for start in range(0, len(words), WORDS_AT_ONCE):
             some = words[start : start + WORDS_AT_ONCE]
             texts = ["".join(self.names[token] for token in word) for word in some]
@@ -160,8 +156,7 @@ class _Cutter:
                 yield [(ids, chance / total if total else 1.0) for ids, chance in found.items()]
 
     def _by_score(self, text: str) -> dict[Segmentation, float]:
-        """The likeliest segmentations by a unigram model, and what their probabilities are
-        proportional to."""
+        """The likeliest segmentations by a unigram model, with unnormalised probabilities."""
         cut = self.tokenizer.segmentations(text, BEST) if text else []
         cut = [way for way in cut if all(map(self.ids.__contains__, way))]
         if not cut:
@@ -172,7 +167,7 @@ class _Cutter:
         return dict(zip(ways, chances.tolist()))
 
     def _by_merges(self, texts: Sequence[str]) -> list[dict[Segmentation, float]]:
-        """How often BPE-dropout gives which segmentations."""
+        """The number of samples of BPE-dropout for each segmentation."""
         found: list[Counter[Segmentation]] = [Counter() for _ in texts]
         by_length: dict[int, list[int]] = {}
         for number, text in enumerate(texts):
@@ -181,15 +176,15 @@ class _Cutter:
         for length, numbers in by_length.items():
             if length > 1:
                 letters = [[self.ids[letter] for letter in texts[number]] for number in numbers]
-                rows = np.repeat(np.array(letters), DRAWS, axis=0)
-                for which, pieces in self.merges.drawn(rows, self.strength, self.generator):
+                rows = np.repeat(np.array(letters), SAMPLES, axis=0)
+                for which, pieces in self.merges.sample(rows, self.strength, self.generator):
                     for row, way in zip(which.tolist(), pieces.tolist()):
-                        found[numbers[row // DRAWS]][tuple(way)] += 1
+                        found[numbers[row // SAMPLES]][tuple(way)] += 1
         return found
 
 
 class _Merges:
-    """The merges of a BPE vocabulary: which two pieces become which, and which is made first."""
+    """The merges of a BPE vocabulary, and their ranks: a lower rank is merged first."""
 
     def __init__(self, ids: dict[str, int], scores: dict[str, float]):
         order = sorted(ids, key=lambda name: (-scores[name], ids[name]))
@@ -208,27 +203,26 @@ class _Merges:
         self.ranks = np.array([*(ranks[pair] for pair in self.pairs.tolist()), self.never])
 
     def rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Of the merges of pieces that stand side by side."""
+        """The ranks of the merges of neighbouring pieces."""
         wanted = left.astype(np.int64) * self.base + right
         place = np.searchsorted(self.pairs, wanted)
         known = np.append(self.pairs, -1)[place] == wanted
         return self.ranks[np.where(known, place, len(self.pairs))]
 
-    def drawn(
+    def sample(
         self, pieces: np.ndarray, dropout: float, generator: np.random.Generator
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """BPE-dropout (Provilkov et al., 2020, algorithm 1) of words with as many letters, a row
-        each: in each step every merge that is possible is left out with a probability, and the
-        first of the rest is made. Yields the numbers of rows that are finished, and their pieces.
-        """
+        """BPE-dropout (Provilkov et al., 2020, algorithm 1) of words of equal length, one per row:
+        in each step every possible merge is dropped with a probability, and the first of the
+        others is made. Yields the numbers of finished rows, and their pieces."""
         rows = np.arange(len(pieces))
         ranks = self.rank(pieces[:, :-1], pieces[:, 1:])
         while ranks.size:
             kept = np.where(generator.random(ranks.shape) < dropout, self.never, ranks)
             place = kept.argmin(axis=1)
-            goes_on = kept.min(axis=1) < self.never
-            yield rows[~goes_on], pieces[~goes_on]
-            rows, pieces, ranks, place = (a[goes_on] for a in (rows, pieces, ranks, place))
+            is_open = kept.min(axis=1) < self.never
+            yield rows[~is_open], pieces[~is_open]
+            rows, pieces, ranks, place = (a[is_open] for a in (rows, pieces, ranks, place))
             row, width = np.arange(len(rows)), ranks.shape[1]
             pieces[row, place] = self.ids[ranks[row, place]]
             pieces = pieces[np.arange(width + 1) != place[:, None] + 1].reshape(-1, width)

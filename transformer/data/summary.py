@@ -1,17 +1,19 @@
-"""What is odd about a prepared corpus, at a glance: from the token ids, as training begins."""
+"""The data summary at the start of a run: what is odd about the training pairs, in one line.
+
+It is computed from the token ids, and the text of a sample."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Integer, UInt64
+from jaxtyping import UInt64
 
 from transformer.config import DataConfig
 from transformer.data.alignment import alignment_warning
-from transformer.data.partitions import hash_partitions, slices
-from transformer.data.processing import processing_of
-from transformer.data.token_store import TokenPairs
+from transformer.data.storage import hash_partitions, slices
+from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import UNK
 
 EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
@@ -24,13 +26,22 @@ EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
 """What is counted of pairs."""
 
 SAMPLE = 2_000
-"""Pairs that are looked at as text."""
+"""Pairs whose text is examined."""
 
 NOTICEABLE = 0.1
-"""Share of them above which it is said that another tool has cut or escaped them."""
+"""The fraction of them that must seem cut or escaped by another tool to be mentioned."""
 
 MOST_ALIGNED = 1_000_000
 """Pairs whose lengths are compared."""
+
+MARKS = {
+    "cut into subwords": re.compile(r"\u2581\w|\w@@(?: |$)|(?:^| )##\w"),
+    "tokenised or escaped": re.compile(
+        r"[^\W\d_] [,.](?: |$)| @-@ |&(?:apos|quot|amp|lt|gt|nbsp|#\d+|#x[0-9a-fA-F]+);"
+    ),
+}
+"""What another tool has done to a text, and its marks, which would count as errors in translations:
+of SentencePiece, subword-nmt, WordPiece; of Moses, HTML."""
 
 
 def data_summary(
@@ -40,23 +51,23 @@ def data_summary(
     tags: Collection[int] = (),
     sample: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """One line that names what was found; examine() of the doctor says more, from the text. `tags`
-    are the tokens that a source should begin with, if the vocabulary has any; `sample` is the text
-    of some of the pairs."""
+    """One line; the doctor finds more. `tags` are the tokens that a source should begin with, if
+    the vocabulary has any; `sample` is the text of some of the pairs."""
     found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
     if len(data.sides) == 2:
-        warning = alignment_warning(*pairs.lengths(slice(0, MOST_ALIGNED)))
+        first = pairs.part(slice(0, MOST_ALIGNED))
+        warning = alignment_warning(first.source.lengths, first.target.lengths)
         found += [warning] * bool(warning)
-    return f"first look  {'; '.join(found) or 'nothing odd'} (--doctor looks closer)"
+    return f"summary     {'; '.join(found) or 'nothing odd'} (--doctor finds more)"
 
 
 def _findings(
     data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int]
 ) -> Iterator[str]:
     counts: Counter[str] = Counter()
-    validation = np.concatenate([_hashes(held_out, part)[2] for part in slices(len(held_out))])
+    validation = np.concatenate([_hashes(held_out.part(part))[2] for part in slices(len(held_out))])
     overlap = 0
-    for these in hash_partitions(_examined(data, pairs, tags, counts), np.uint64, len(pairs)):
+    for these in hash_partitions(_examine(data, pairs, tags, counts), np.uint64, len(pairs)):
         known = np.unique(these)
         counts[REPEATED] += len(these) - len(known)
         overlap += int(np.isin(validation, known).sum())
@@ -69,12 +80,17 @@ def _findings(
         yield f"validation {noun} that are in training too: {overlap:,} of {len(validation):,}"
     for side in data.sides:
         if counts[side]:
-            yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, f'{side}_ids')):.3%}"
+            yield f"{side} tokens unknown: {counts[side] / len(getattr(pairs, side).ids):.3%}"
 
 
 def sample_of(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The first of the pairs, as many as are looked at as text."""
+    """The first of the pairs, whose text is examined."""
     return list(itertools.islice(pairs, SAMPLE))
+
+
+def processing_of(text: str) -> Iterator[str]:
+    """What seems to have been done to a text, as keys of MARKS."""
+    return (name for name, mark in MARKS.items() if mark.search(text))
 
 
 def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -84,53 +100,47 @@ def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:
             yield f"text that seems to be {mark}: {count:,} of the first {len(sample):,} lines"
 
 
-def _examined(
+def _examine(
     data: DataConfig, pairs: TokenPairs, tags: Collection[int], counts: Counter[str]
 ) -> Iterator[UInt64[np.ndarray, "N"]]:
-    """The hashes of the pairs, part by part; what is odd in each part, and unknown tokens of each
-    side, are added to `counts`."""
+    """The hashes of the pairs, slice by slice; adds to `counts` what is odd in each slice, and the
+    unknown tokens of each side."""
     comparable = len(data.sides) == 2 and data.shared_vocabulary
     for part in slices(len(pairs)):
-        lengths = dict(zip(("source", "target"), pairs.lengths(part)))
-        empty = np.any([lengths[side] <= 1 for side in data.sides], axis=0)
-        long = np.any([lengths[side] > data.max_length for side in data.sides], axis=0)
-        source, target, whole = _hashes(pairs, part)
+        some = pairs.part(part)
+        sides = {side: getattr(some, side) for side in data.sides}
+        lengths = np.array([side.lengths for side in sides.values()])
+        empty, long = (lengths <= 1).any(axis=0), (lengths > data.max_length).any(axis=0)
+        source, target, hashes = _hashes(some)
         counts[EMPTY] += int(empty.sum())
         counts[LONG] += int(long.sum())
         counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
         if tags:
-            first = pairs.source_ids[pairs.source_offsets[part]]
+            first = some.source.ids[some.source.offsets[:-1]]
             counts[UNTAGGED] += int((~np.isin(first, list(tags)) & ~empty).sum())
-        for side in data.sides:
-            ids, offsets = getattr(pairs, f"{side}_ids"), getattr(pairs, f"{side}_offsets")
-            counts[side] += int((ids[offsets[part.start] : offsets[part.stop]] == UNK).sum())
-        yield whole
+        for side, text in sides.items():
+            counts[side] += int((text.tokens == UNK).sum())
+        yield hashes
 
 
 def _hashes(
-    pairs: TokenPairs, part: slice
+    pairs: TokenPairs,
 ) -> tuple[UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"], UInt64[np.ndarray, "N"]]:
-    """Of each source, each target and each pair of a part; equal ones have equal hashes, and of
-    others two in 2^64."""
-    edges = slice(part.start, part.stop + 1)
-    source = _row_hashes(pairs.source_ids, pairs.source_offsets[edges])
-    target = _row_hashes(pairs.target_ids, pairs.target_offsets[edges])
+    """Hashes of each source, each target and each pair, of 64 bits."""
+    source, target = _sentence_hashes(pairs.source), _sentence_hashes(pairs.target)
     return source, target, source * np.uint64(0x9E3779B97F4A7C15) + target
 
 
-def _row_hashes(
-    ids: Integer[np.ndarray, "T"], edges: Integer[np.ndarray, "N1"]
-) -> UInt64[np.ndarray, "N"]:
-    """A number drawn for each token, times one drawn for its place, summed modulo 2^64."""
-    row, lengths = ids[edges[0] : edges[-1]], np.diff(edges)
-    of_token = _drawn(0, int(row.max(initial=0)) + 1)
-    of_place = _drawn(1, int(lengths.max(initial=0)))
-    place = np.arange(edges[0], edges[-1]) - np.repeat(edges[:-1], lengths)
-    sums = np.concatenate([[np.uint64(0)], np.cumsum(of_token[row] * of_place[place])])
-    ends = edges - edges[0]
-    return sums[ends[1:]] - sums[ends[:-1]]
+def _sentence_hashes(text: Sentences) -> UInt64[np.ndarray, "N"]:
+    """A random number for each token, times one for its position, summed modulo 2^64."""
+    tokens, lengths = text.tokens, text.lengths
+    of_token = _odd_numbers(0, int(tokens.max(initial=0)) + 1)
+    of_position = _odd_numbers(1, int(lengths.max(initial=0)))
+    position = np.arange(len(tokens)) - np.repeat(text.offsets[:-1] - text.offsets[0], lengths)
+    sums = np.cumsum(of_token[tokens] * of_position[position])
+    return np.diff(np.append(np.uint64(0), sums)[text.offsets - text.offsets[0]])
 
 
-def _drawn(seed: int, count: int) -> UInt64[np.ndarray, "N"]:
-    """Odd numbers; more of them begin with the same."""
+def _odd_numbers(seed: int, count: int) -> UInt64[np.ndarray, "N"]:
+    """Random odd numbers; a larger `count` begins with the same ones."""
     return np.random.default_rng(seed).integers(2**64, size=count, dtype=np.uint64) | np.uint64(1)

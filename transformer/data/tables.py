@@ -9,17 +9,17 @@ from transformer.data.languages import base_of
 from transformer.errors import UserError
 
 SEPARATORS = {".tsv": "\t", ".csv": ","}
-"""Of columns, by how the file's name ends."""
+"""The separator of columns, by the suffix of the file."""
 
 LONGEST_FIELD = 2**24
-"""Characters of a quoted field; more are of a quote that nothing closes."""
+"""Most characters of a quoted field; more mean that its quote is not closed."""
 
 HEADER_WORDS = {
     "source", "src", "target", "tgt", "trg", "text", "sentence", "sentences", "segment", "segments",
     "line", "phrase", "translation", "translations", "translated", "original", "reference", "ref",
     "language", "lang", "code", "label", "labels", "class", "category", "sentiment", "id", "index",
 }  # fmt: skip
-"""What the names of columns are made of, besides languages."""
+"""The words of column names, besides languages."""
 
 
 def read_rows(
@@ -27,9 +27,9 @@ def read_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The columns of each row, and the number of the line in which it begins.
 
-    Without quotes a row is a line. With them a field that begins with one ends with one; separators
-    between the two are text, "" is a quote, and the end of a line is a space. Raises UserError,
-    naming the line, where such a field does not end, or goes on behind its end.
+    Without quotes a row is a line. With them a field may be enclosed in quotes; inside, separators
+    are text, "" is a quote, and the end of a line is a space. Raises UserError, naming the line,
+    for a field whose quote is not closed, or that continues after it.
     """
     if not quoted:
         yield from enumerate((line.split(separator) for line in lines), start=1)
@@ -41,7 +41,7 @@ def read_rows(
         try:
             row = next(reader, None)
         except csv.Error as error:
-            remedy = "mend the row" + ", or set data.tsv_quotes off" * (separator == "\t")
+            remedy = "correct the row" + ", or set data.tsv_quotes off" * (separator == "\t")
             raise UserError(
                 f"{name}, line {number}: a field in quotes must end with a quote, and a quote "
                 f"within it be doubled ({error}): {remedy}"
@@ -52,8 +52,8 @@ def read_rows(
 
 
 def looks_like_header(data: DataConfig, cells: Sequence[str]) -> bool:
-    """Whether the first row of a table seems to name its columns: each cell is a code or name of a
-    language of the run, or made of such and of words as "source"."""
+    """Whether the first row of a table seems to name its columns: each cell consists of codes or
+    names of the run's languages and of words such as "source"."""
     languages = {base_of(getattr(data, side)) for side in data.sides}
 
     def is_name(cell: str) -> bool:

@@ -1,7 +1,5 @@
-"""Target tags: a model of several target languages translates into the one that its source names.
-
-The source begins with a token of the vocabulary, such as >>deu<<.
-"""
+"""Target tags: in a model of several target languages, a source begins with the tag of one of
+them, a token of the vocabulary such as >>deu<<."""
 
 import difflib
 import warnings
@@ -11,13 +9,13 @@ from transformer.data.piece_tokenizer import TAG, code_of, named_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
-SHOWN = 10
+LISTED = 10
 """Most tags that a message lists."""
 
 
 def tag_of(tags: Sequence[str], code: str) -> str:
-    """The tag of a language, given as deu, de or >>deu<<. Raises UserError where there is none, or
-    more than one."""
+    """The tag of a language, given as deu, de or >>deu<<. Raises UserError if no tag, or more than
+    one, is of that language."""
     name = code if code.startswith(">>") else f">>{code}<<"
     if not (tag := named_tag(tuple(tags), name)):
         raise UserError(f"{name} is not a target tag of this model; {known_tags(tags, name)}")
@@ -25,20 +23,20 @@ def tag_of(tags: Sequence[str], code: str) -> str:
 
 
 def known_tags(tags: Sequence[str], near: str = "") -> str:
-    """The tags in words: all of a few; of many their number, and those that are spelt alike."""
-    if len(tags) <= SHOWN:
+    """The tags in words: a few are all listed; of many, their number and those spelt alike."""
+    if len(tags) <= LISTED:
         return f"it has {' '.join(sorted(tags))}"
     by_code = {code_of(tag).lower(): tag for tag in tags}
-    alike = difflib.get_close_matches(code_of(near).lower(), by_code, SHOWN, cutoff=0.4)
-    shown = [by_code[code] for code in alike] or sorted(tags)[:SHOWN]
-    return f"it has {len(tags):,}, such as {' '.join(shown)}"
+    alike = difflib.get_close_matches(code_of(near).lower(), by_code, LISTED, cutoff=0.4)
+    listed = [by_code[code] for code in alike] or sorted(tags)[:LISTED]
+    return f"it has {len(tags):,}, such as {' '.join(listed)}"
 
 
 def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
     """The target tag of a source, "" without one, and its text; a tag alone is a blank text.
 
     Raises UserError for a tag that the vocabulary lacks, if it has others. Warns of a text without
-    a tag where there are tags, and of a tag that stands elsewhere than at the beginning.
+    a tag if the vocabulary has tags, and of a tag that is not at the beginning.
     """
     tags = tokenizer.tags
     if not tags:
@@ -56,7 +54,7 @@ def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
         )
     if ">>" in rest and (second := next((one for one in tags if one in rest), None)):
         warnings.warn(
-            f"{second} inside a text is read as text: a target tag stands at the beginning",
+            f"{second} inside a text is read as text: a target tag must be at the beginning",
             stacklevel=2,
         )
     return tag, rest

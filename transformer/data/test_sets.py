@@ -1,4 +1,4 @@
-"""What a run is scored on: its own splits, files, and the test sets that sacreBLEU knows."""
+"""What a run is scored on: its own splits, files, and the test sets of sacreBLEU."""
 
 import contextlib
 import difflib
@@ -16,14 +16,14 @@ from transformer.errors import UserError
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sentences as people wrote them, never as tokens. Raises UserError where all are blank."""
+    """Sentences as raw text. Raises UserError if all are blank."""
 
     name: str
     stem: str
-    """How the names of files call it."""
+    """Its name in file names."""
     pairs: list[tuple[str, str]]
     more_references: tuple[list[str], ...] = ()
-    """Further references of the same sentences, beside those of the pairs."""
+    """Further references of the same sentences."""
 
     __test__ = False  # or pytest takes it for a test
 
@@ -34,13 +34,13 @@ class TestSet:
 
 
 def split_of(data: DataConfig, split: str) -> TestSet:
-    """What the config calls "test" or "validation"."""
+    """A split of the config, "test" or "validation"."""
     return TestSet(f"{data.dataset or 'files'} {split}", split, list(read_pairs(data, split)))
 
 
 def in_files(data: DataConfig, files: Sequence[str]) -> list[TestSet]:
-    """A test set for each source and reference file, in this order, or table, whose columns are
-    those that the config says.
+    """A test set for each source file and the reference file after it, or table, whose columns are
+    those of the config.
 
     Raises UserError for a missing or unreadable file, and files of different lengths.
     """
@@ -52,7 +52,7 @@ def in_files(data: DataConfig, files: Sequence[str]) -> list[TestSet]:
 
 
 def with_references(test_set: TestSet, names: Sequence[str]) -> TestSet:
-    """The test set with the references of these files, one or several, instead of its own.
+    """The test set with the references of these files instead of its own.
 
     Raises UserError for a file that cannot be read, or has another number of lines.
     """
@@ -71,8 +71,8 @@ def with_references(test_set: TestSet, names: Sequence[str]) -> TestSet:
 def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
     """A test set of sacreBLEU's, such as wmt14/full, between the languages of the config.
 
-    Its files are downloaded once, by sacreBLEU, to where its variable SACREBLEU says. Raises
-    UserError for a name or a pair of languages that it does not know, and where it cannot download.
+    sacreBLEU downloads its files once, to the folder of its variable SACREBLEU. Raises UserError
+    for a name or a pair of languages that it does not know, and if it cannot download.
     """
     from sacrebleu.dataset import DATASETS
 
@@ -80,7 +80,7 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
         near = ", ".join(difflib.get_close_matches(name, DATASETS))
         raise UserError(
             f"--sacrebleu {name}: sacreBLEU knows no such test set; "
-            + (f"is it {near}?" if near else "sacrebleu --list shows them")
+            + (f"is it {near}?" if near else "sacrebleu --list prints them")
         )
     known, wanted = DATASETS[name], (data.source, data.target)
     alike = (pair for pair in known.langpairs if all(map(same_language, pair.split("-"), wanted)))
@@ -93,10 +93,10 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
         with contextlib.redirect_stdout(io.StringIO()):
             source = Path(known.get_source_file(languages))
             references = [Path(file) for file in known.get_reference_files(languages)]
-    except (Exception, SystemExit) as error:  # it raises Exception itself, and exits
+    except (Exception, SystemExit) as error:  # it raises Exception, and exits
         raise UserError(
-            f"--sacrebleu {name}: its files cannot be had ({str(error) or type(error).__name__}); "
-            f"where there is a network, sacrebleu -t {name} -l {languages} --echo src fetches them"
+            f"--sacrebleu {name}: cannot get its files ({str(error) or type(error).__name__}); "
+            f"with a network, sacrebleu -t {name} -l {languages} --echo src downloads them"
         ) from error
     found = _of_files(data, [source, references[0]], name, name.replace("/", "_"))
     return with_references(found, [*map(str, references)]) if references[1:] else found
@@ -111,5 +111,5 @@ def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) ->
 
 
 def _stem(path: Path) -> str:
-    """The name of a file without its ending, and without that of its compression."""
+    """The name of a file without its suffix, and without that of its compression."""
     return (path.with_suffix("") if path.suffix in COMPRESSED else path).stem

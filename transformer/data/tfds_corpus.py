@@ -11,49 +11,44 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, file_state, one_sided
+from transformer.data.files import Split, as_pair, file_state, not_in_dataset, on_one_line
 from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
 """Examples fetched from TFDS by one call: several times quicker than one by one."""
 
 
-def dataset_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
+def read_pairs(data: DataConfig, split: Split) -> Iterator[tuple[str, str]]:
     """The (source, target) sentences of a split; prepares the dataset on first use."""
     builder = prepared_builder(data, split)
     try:
-        examples = builder.as_data_source(split=split_name(data, split))
+        examples = builder.as_data_source(split=getattr(data, f"{split}_split"))
     except NotImplementedError as error:
         raise UserError(
             f"{builder.data_dir} was prepared in a format that only TensorFlow reads: "
-            "set the variable TFDS_DATA_DIR to another folder, to prepare it anew"
+            "set the variable TFDS_DATA_DIR to another folder, to prepare it again"
         ) from error
     for start in range(0, len(examples), READ_AT_ONCE):
         chosen = range(start, min(start + READ_AT_ONCE, len(examples)))
         for example in examples.__getitems__(chosen):
-            texts = [_sentence(example[getattr(data, side)]) for side in data.sides]
-            yield tuple(texts) if len(texts) == 2 else one_sided(data, *texts)
+            texts = (example[getattr(data, side)].decode() for side in data.sides)
+            yield as_pair(data, [on_one_line(text) for text in texts])
 
 
-def _sentence(text: bytes) -> str:
-    """One line: some datasets keep the end of the line, and a few have more than one in a text."""
-    return text.decode().strip("\r\n").replace("\r", " ").replace("\n", " ")
+def check(data: DataConfig, split: Split) -> None:
+    """Raises UserError for a dataset that cannot be prepared or has no such split."""
+    prepared_builder(data, split)
 
 
-def dataset_fingerprint(data: DataConfig, split: Split) -> str:
+def fingerprint(data: DataConfig, split: Split) -> str:
     """The version, languages, split and number of examples, and when it was prepared."""
     builder = prepared_builder(data, split)
-    part = split_name(data, split)
+    part = getattr(data, f"{split}_split")
     languages = f"{data.source}-{data.target}"
     count = builder.info.splits[part].num_examples
     description = Path(builder.data_dir, "dataset_info.json")
     prepared = file_state(description) if description.exists() else ""  # not so in the cloud
     return f"{builder.info.full_name}|{languages}|{part}|{count}|{prepared}"
-
-
-def split_name(data: DataConfig, split: Split) -> str:
-    """The setting of a split, such as `data.train_split`: what TFDS calls it."""
-    return getattr(data, f"{split}_split")
 
 
 def prepared_builder(data: DataConfig, split: Split) -> Any:
@@ -66,7 +61,10 @@ def prepared_builder(data: DataConfig, split: Split) -> Any:
             place = builder.data_dir
             print(f"Preparing {data.dataset} in {place} (only once) ...", file=sys.stderr)
             _prepare(builder, data)
-    _check_split(builder, data, split)
+    try:
+        builder.info.splits[getattr(data, f"{split}_split")]  # or a slice, such as train[:1%]
+    except (KeyError, ValueError) as error:
+        raise not_in_dataset(data, f"{split}_split", builder.info.splits) from error
     return builder
 
 
@@ -90,7 +88,7 @@ def _import_tfds() -> Any:
 
 @contextlib.contextmanager
 def _without_chatter() -> Iterator[None]:
-    """Keep TFDS's warnings about a dataset not prepared yet, and standard output, to ourselves."""
+    """Suppresses TFDS's warnings about a dataset that is not prepared, and standard output."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -102,7 +100,7 @@ def _without_chatter() -> Iterator[None]:
 
 
 def _builder(tfds: Any, name: str) -> Any:
-    """The TFDS builder of that name; a wrong name is answered with those nearest to it."""
+    """The TFDS builder of that name. Raises UserError with similar names for a wrong one."""
     try:
         return tfds.builder(name)
     except Exception as error:  # TFDS raises several kinds, with long texts
@@ -131,16 +129,12 @@ def _check_languages(tfds: Any, builder: Any, data: DataConfig) -> None:
         wanted = "sentence pairs in two languages" if len(data.sides) == 2 else "text"
         raise UserError(f"data.dataset ({data.dataset}) is not a dataset of {wanted}")
     for side in data.sides:
-        language = getattr(data, side)
-        if language not in languages:
-            raise UserError(
-                f"data.{side} ({language!r}) is not in {data.dataset}, which has "
-                + ", ".join(languages)
-            )
+        if getattr(data, side) not in languages:
+            raise not_in_dataset(data, side, languages)
 
 
 def _prepare(builder: Any, data: DataConfig) -> None:
-    """Let TFDS write the examples to disk, in the format that reads without TensorFlow."""
+    """Lets TFDS write the examples to disk, in the format that can be read without TensorFlow."""
     from transformer.data.tfds_downloads import Downloads, shuffling_without_tensorflow
 
     folder = Path(builder.data_dir_root) / "downloads"
@@ -161,28 +155,11 @@ def _prepare(builder: Any, data: DataConfig) -> None:
 
 
 def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
-    """Where files may lie that need not be downloaded: the setting, and the variable NAME_DIR."""
+    """Folders with files that need not be downloaded: the setting, and the variable NAME_DIR."""
     variable = f"{name.upper()}_DIR"
-    found = []
-    for origin, value in (
-        ("data.manual_dir", data.manual_dir),
-        (variable, os.environ.get(variable)),
-    ):
-        if value:
-            found.append(Path(value).expanduser().absolute())
-            if not found[-1].is_dir():
-                raise UserError(f"{origin}: there is no folder {found[-1]}")
-    return found
-
-
-def _check_split(builder: Any, data: DataConfig, split: Split) -> None:
-    """The split that the settings name must exist; it may be a slice, such as train[:10%]."""
-    name = split_name(data, split)
-    try:
-        builder.info.splits[name]
-    except (KeyError, ValueError) as error:
-        known = ", ".join(builder.info.splits)
-        raise UserError(
-            f"data.{split}_split ({name!r}) is not in {data.dataset}, which has {known}; "
-            "a part of one, such as train[:1%], will do"
-        ) from error
+    named = {"data.manual_dir": data.manual_dir, variable: os.environ.get(variable)}
+    folders = {name: Path(value).expanduser().absolute() for name, value in named.items() if value}
+    for setting, folder in folders.items():
+        if not folder.is_dir():
+            raise UserError(f"{setting}: there is no folder {folder}")
+    return list(folders.values())

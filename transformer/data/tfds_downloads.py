@@ -1,10 +1,10 @@
-"""TFDS's download manager, replaced: no TensorFlow, no download begun anew, no endless wait.
+"""A download manager for TFDS that needs no TensorFlow and resumes interrupted downloads.
 
 TFDS's own unpacks with TensorFlow, begins every interrupted download anew, and tries for minutes
-where there is no network. This one
+without a network. This one
 
-    1. takes a file from a folder of files downloaded earlier, where one has it;
-    2. else fetches it, going on where an interrupted download stopped;
+    1. takes a file from a folder of files downloaded earlier, if it is there;
+    2. otherwise downloads it, resuming an interrupted download;
     3. compares its SHA-256 with the one that TFDS records;
     4. unpacks archives; no path leaves the folder.
 """
@@ -14,12 +14,13 @@ import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import tensorflow_datasets as tfds
+import tree  # dm-tree, which TFDS itself uses for the same
 
 from transformer.data.downloads import (
     Expected,
@@ -49,7 +50,12 @@ class Downloads(tfds.download.DownloadManager):
         self.expected = {url: Expected(info.size, info.checksum) for url, info in infos.items()}
         self.names = {url: info.filename for url, info in infos.items() if info.filename}
         self.sizes: dict[str, int] = {}
-        self.urls = planned_urls(builder, folder) if infos else []
+        self.urls: list[str] = []
+        self.is_listing = bool(infos)
+        if infos:
+            with contextlib.suppress(Exception):  # it may look into a file that is not there
+                builder._split_generators(self)
+        self.is_listing = False
         self._announce(builder.info.full_name.rpartition("/")[0] or builder.name)
 
     @property
@@ -58,31 +64,34 @@ class Downloads(tfds.download.DownloadManager):
         return sum(self.sizes.values())
 
     def download(self, url_or_urls: Any) -> Any:
-        """The file behind each URL, whole and verified, in a tree like that of the URLs."""
-        return mapped(self._file, url_or_urls)
+        """The file of each URL, complete and verified, in a tree like that of the URLs."""
+        return tree.map_structure(self._file, url_or_urls)
 
     def extract(self, path_or_paths: Any) -> Any:
         """What each archive or compressed file unpacks to, in a tree like that of the paths."""
-        return mapped(self._unpacked, path_or_paths)
+        return tree.map_structure(self._unpacked, path_or_paths)
 
     def download_and_extract(self, url_or_urls: Any) -> Any:
-        """What the file behind each URL unpacks to, in a tree like that of the URLs."""
-        return mapped(lambda url: self._unpacked(self._file(url)), url_or_urls)
+        """What the file of each URL unpacks to, in a tree like that of the URLs."""
+        return tree.map_structure(lambda url: self._unpacked(self._file(url)), url_or_urls)
 
     def _file(self, resource: Any) -> Path:
-        """The file behind a URL, whole and verified."""
+        """The file of a URL, complete and verified; while listing, a path of nothing."""
         url = getattr(resource, "url", resource)
+        if self.is_listing:
+            self.urls += [url] if url not in self.urls else []
+            return Path(url)
         path = self._find(url)
         if path is None:
             path = self._place(url)
             fetch(url, path, self.expected.get(url), self._remedy())
         elif url not in self.sizes:
-            verify(path, url, self.expected.get(url))
+            verify(path, url, self.expected.get(url), f"replace it by {url}")
         self.sizes[url] = path.stat().st_size
         return path
 
     def _find(self, url: str) -> Path | None:
-        """Where the file of a URL lies already."""
+        """The file of a URL, if it is on disk."""
         name = self._name(url)
         for path in (folder / name for folder in self.found_earlier):
             shared = [other for other in self.urls if self._name(other) == name]
@@ -97,15 +106,17 @@ class Downloads(tfds.download.DownloadManager):
         return self.expected[url].size if url in self.expected else None
 
     def _name(self, url: str) -> str:
-        """Servers name some files otherwise than their addresses do: download.php?f=de-en.zip."""
+        """TFDS knows the name of a file that a URL does not end in: download.php?f=de-en.zip."""
         return self.names.get(url) or url.rstrip("/").rpartition("/")[2] or "file"
 
     def _place(self, url: str) -> Path:
-        """Where the file of a URL is kept: servers share names, so each has a folder."""
+        """Where the file of a URL is kept: in a folder of its own, since names are not unique."""
         return self.folder / _digest(url) / self._name(url)
 
     def _unpacked(self, resource: Any) -> Path:
         path = Path(getattr(resource, "path", resource))
+        if self.is_listing:
+            return path
         return unpacked(path, self.folder / "extracted" / _digest(str(path)))
 
     def _remedy(self) -> str:
@@ -115,65 +126,23 @@ class Downloads(tfds.download.DownloadManager):
         return f"put {listed} into a folder and name it by --data.manual-dir or {variable}"
 
     def _announce(self, name: str) -> None:
-        """Say beforehand what will be downloaded. Raises UserError when the disk is too small."""
+        """Say what will be downloaded. Raises UserError when the disk is too small."""
         missing = self._missing()
         if not missing:
             return
         size = sum(self._size(url) or 0 for url in missing)
-        begun = sum(size_of(part_of(self._place(url))) for url in missing)
+        here = sum(size_of(part_of(self._place(url))) for url in missing)
         free = shutil.disk_usage(self.folder).free
         print(
             f"{name}: {len(missing)} of {len(self.urls)} files, {megabytes(size)}, to download "
-            f"into {self.folder} ({megabytes(begun)} of it is here; {megabytes(free)} are free)",
+            f"into {self.folder} ({megabytes(here)} of it is here; {megabytes(free)} are free)",
             file=sys.stderr,
         )
-        if size - begun > free:
+        if size - here > free:
             raise UserError(
                 f"{self.folder} has {megabytes(free)} free, and {name} downloads "
-                f"{megabytes(size - begun)}: set the variable TFDS_DATA_DIR to a larger disk"
+                f"{megabytes(size - here)}: set the variable TFDS_DATA_DIR to a larger disk"
             )
-
-
-def planned_urls(builder: Any, folder: Path) -> list[str]:
-    """Every URL that a builder will ask for, found by letting it ask for them in vain."""
-    listing = _Listing(download_dir=folder, manual_dir=folder)
-    with contextlib.suppress(Exception):  # it may look into a file that is not there
-        builder._split_generators(listing)
-    return listing.urls
-
-
-class _Listing(tfds.download.DownloadManager):
-    """Notes what it is asked for, and gives paths of nothing."""
-
-    def __init__(self, **folders: Path):
-        super().__init__(**folders, manual_dir_instructions="none")
-        self.urls: list[str] = []
-
-    def download(self, url_or_urls: Any) -> Any:
-        def note(resource: Any) -> Path:
-            url = getattr(resource, "url", resource)
-            if url not in self.urls:
-                self.urls.append(url)
-            return Path(url)
-
-        return mapped(note, url_or_urls)
-
-    def extract(self, path_or_paths: Any) -> Any:
-        return path_or_paths
-
-    download_and_extract = download
-
-    def iter_archive(self, resource: Any) -> Any:
-        raise NotImplementedError("there is no archive yet")
-
-
-def mapped(function: Callable[[Any], Path], tree: Any) -> Any:
-    """`function` of every leaf of the dicts and lists in which builders ask for files."""
-    if isinstance(tree, Mapping):
-        return {key: mapped(function, value) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [mapped(function, value) for value in tree]
-    return function(tree)
 
 
 def _digest(text: str) -> str:
@@ -182,7 +151,7 @@ def _digest(text: str) -> str:
 
 @contextlib.contextmanager
 def shuffling_without_tensorflow() -> Iterator[None]:
-    """Lets TFDS sort splits of over 1 GB through files on disk, which it opens with TensorFlow."""
+    """TFDS sorts splits of over 1 GB through files on disk, which it would open with TensorFlow."""
     from tensorflow_datasets.core import shuffle
 
     stand_in = SimpleNamespace(
@@ -200,7 +169,7 @@ def shuffling_without_tensorflow() -> Iterator[None]:
 
 
 class _Never(Exception):  # noqa: N818
-    """Raised by nobody."""
+    """Never raised."""
 
 
 def _allow_open_files(count: int) -> None:

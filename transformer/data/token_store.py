@@ -1,17 +1,18 @@
-"""A corpus as token ids in flat arrays: encoded once, cached on disk and memory-mapped."""
+"""A corpus as token ids in flat arrays: tokenized once, cached on disk and memory-mapped."""
 
 import hashlib
 import itertools
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.corpus import Split, fingerprint, read_pairs
+from transformer.data.corpus import fingerprint, read_pairs
+from transformer.data.files import Split
 from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Labels, Tokenizers
@@ -27,60 +28,64 @@ CHECKSUMS = "checksums.json"
 
 
 @dataclass(frozen=True)
-class TokenPairs:
-    """Sentence pairs as token ids, with EOS.
+class Sentences:
+    """Sentences as token ids, with EOS: number i is ids[offsets[i] : offsets[i + 1]]."""
 
-    Sentence i of a side is ids[offsets[i] : offsets[i + 1]]; there is one more offset than pairs.
-    Of a side that does not exist all sentences have no tokens. `digest` is equal where all tokens
-    are, wherever the text lies; "" of pairs that are in memory.
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, number: int) -> list[int]:
+        return self.ids[slice(*self.offsets[number : number + 2])].tolist()
+
+    def part(self, numbers: slice) -> "Sentences":
+        """Some of the sentences; the ids are not copied."""
+        return Sentences(self.ids, self.offsets[numbers.start : numbers.stop + 1])
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The ids of all sentences, one after the other."""
+        return self.ids[self.offsets[0] : self.offsets[-1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens in each sentence, EOS included."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """Sentence pairs as token ids; of a side that does not exist all sentences have no tokens.
+
+    `digest` is equal if all tokens are, wherever the text lies; "" of pairs that are in memory.
     """
 
-    source_ids: np.ndarray
-    source_offsets: np.ndarray
-    target_ids: np.ndarray
-    target_offsets: np.ndarray
+    source: Sentences
+    target: Sentences
     digest: str = ""
 
     def __len__(self) -> int:
-        return len(self.source_offsets) - 1
+        return len(self.source)
 
-    def tokens(self, number: int) -> tuple[list[int], list[int]]:
-        """The token ids of a pair, with EOS."""
-        source = slice(*self.source_offsets[number : number + 2])
-        target = slice(*self.target_offsets[number : number + 2])
-        return self.source_ids[source].tolist(), self.target_ids[target].tolist()
-
-    def lengths(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens in each source and each target sentence of a part of the pairs, EOS included."""
-        edges = slice(part.start, part.stop + 1)
-        return np.diff(self.source_offsets[edges]), np.diff(self.target_offsets[edges])
-
-    @property
-    def source_lengths(self) -> np.ndarray:
-        """Tokens in each source sentence, EOS included."""
-        return np.diff(self.source_offsets)
-
-    @property
-    def target_lengths(self) -> np.ndarray:
-        """Tokens in each target sentence, EOS included."""
-        return np.diff(self.target_offsets)
+    def part(self, numbers: slice) -> "TokenPairs":
+        """Some of the pairs; the ids are not copied."""
+        return TokenPairs(self.source.part(numbers), self.target.part(numbers))
 
 
 def encoded(
     data: DataConfig, tokenizers: Tokenizers, pairs: Iterable[tuple[str, str]]
 ) -> TokenPairs:
     """Pairs as token ids, in memory."""
-    arrays = []
-    for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*pairs)):
-        ids, lengths = flat(_rows(data, side, tokenizer, sentences))
-        arrays += [ids, offsets(lengths)]
-    return TokenPairs(*arrays)
+    columns = zip(tokenizers._fields, tokenizers, zip(*pairs))
+    return TokenPairs(*(flat(_rows(data, *column)) for column in columns))
 
 
-def flat(rows: Sequence[Sequence[int]], kind: type = np.int32) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ids one after the other, and the length of each."""
-    lengths = np.array([len(row) for row in rows], np.int32)
-    return np.fromiter(itertools.chain.from_iterable(rows), kind), lengths
+def flat(rows: Sequence[Sequence[int]], kind: type = np.int32) -> Sentences:
+    """Rows of ids one after the other."""
+    ids = np.fromiter(itertools.chain.from_iterable(rows), kind)
+    return Sentences(ids, offsets(np.array([len(row) for row in rows], np.int32)))
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
@@ -91,7 +96,7 @@ def offsets(lengths: np.ndarray) -> np.ndarray:
 def _rows(
     data: DataConfig, side: str, tokenizer: Tokenizer | Labels, sentences: Sequence[str]
 ) -> list[list[int]]:
-    """The token ids of each sentence of a side; none where it does not exist."""
+    """The token ids of each sentence of a side; empty rows for a side that does not exist."""
     if side in data.sides or (side == "target" and data.label_column):
         return tokenizer.rows(sentences)
     return [[] for _ in sentences]
@@ -102,32 +107,24 @@ def cut(data: DataConfig, pairs: TokenPairs) -> TokenPairs:
     `data.windows` all of them as one stream. Pairs and sentences with a class stay as they are."""
     if len(data.sides) == 2 or data.label_column:
         return pairs
-    source = _windows(data, pairs.source_offsets)
-    target = _windows(data, pairs.target_offsets)
-    nothing = np.zeros(max(len(source), len(target)), np.int64)
-    return replace(
-        pairs,
-        source_offsets=source if data.source else nothing,
-        target_offsets=target if data.target else nothing,
-    )
-
-
-def _windows(data: DataConfig, offsets: np.ndarray) -> np.ndarray:
-    """The offsets of parts, those of a line nearly equally long."""
-    edges = offsets[[0, -1]] if data.windows else offsets
+    [side] = data.sides
+    text = getattr(pairs, side)
+    edges = text.offsets[[0, -1]] if data.windows else text.offsets
     lengths = np.diff(edges)
-    parts = -(-lengths // data.max_length)
+    parts = -(-lengths // data.max_length)  # those of a line nearly equally long
     first = np.cumsum(parts) - parts
     number = np.arange(parts.sum()) - np.repeat(first, parts)
     within = number * np.repeat(lengths, parts) // np.repeat(parts, parts)
-    return np.append(np.repeat(edges[:-1], parts) + within, edges[-1])
+    begins = np.append(np.repeat(edges[:-1], parts) + within, edges[-1])
+    empty = Sentences(np.zeros(0, np.int32), np.zeros(len(begins), np.int64))
+    return replace(pairs, **{"source": empty, "target": empty, side: Sentences(text.ids, begins)})
 
 
 def encode_pairs(
     data: DataConfig, tokenizers: Tokenizers, split: Split, log: Log = quiet
 ) -> TokenPairs:
-    """A split as token ids, from the user's cache folder or encoded and stored there; `log` hears
-    how far it is.
+    """A split as token ids, from the user's cache folder or encoded and stored there; `log` gets
+    the progress.
 
     The entry's name is a hash of the corpus and the tokenizers, so a changed file is encoded
     again; so is an entry that is damaged. Raises UserError when the corpus cannot be read or the
@@ -137,33 +134,30 @@ def encode_pairs(
     key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
     entry = cache_folder() / f"tokens-{key}"
     if not _is_intact(entry):
-        with storing("the encoded corpus"):
-            _store(entry, data, tokenizers, split, log)
+        with storing("the encoded corpus"), atomic_directory(entry, keep=_is_intact) as work:
+            pairs = with_progress(read_pairs(data, split), f"encoding the {split} data", log)
+            _store(work, data, tokenizers, pairs)
     checksums = json.dumps(json.loads((entry / CHECKSUMS).read_bytes()), sort_keys=True)
-    return TokenPairs(
-        *_open(entry, "source", tokenizers.source),
-        *_open(entry, "target", tokenizers.target),
-        digest=hashlib.sha256(checksums.encode()).hexdigest()[:16],
-    )
+    digest = hashlib.sha256(checksums.encode()).hexdigest()[:16]
+    sides = zip(tokenizers._fields, tokenizers)
+    return TokenPairs(*(_open(entry, side, tokenizer) for side, tokenizer in sides), digest)
 
 
-def _store(entry: Path, data: DataConfig, tokenizers: Tokenizers, split: Split, log: Log) -> None:
-    """Encode a split into the folder `entry`, which appears only when it is complete."""
-    with atomic_directory(entry, keep=_is_intact) as work:
-        pairs = with_progress(read_pairs(data, split), f"encoding the {split} data", log)
-        ends = {side: np.zeros(1, np.int64) for side in tokenizers._fields}
-        for side, begin in ends.items():
-            _append(work / f"{side}_offsets", begin)
-        while chunk := list(itertools.islice(pairs, CHUNK)):
-            for side, tokenizer, sentences in zip(tokenizers._fields, tokenizers, zip(*chunk)):
-                rows = _rows(data, side, tokenizer, sentences)
-                ids, lengths = flat(rows, _id_type(tokenizer))
-                following = ends[side][-1] + offsets(lengths)[1:]
-                _append(work / f"{side}_offsets", following)
-                _append(work / f"{side}_ids", ids)
-                ends[side] = following
-        checksums = {path.name: _checksum(path) for path in work.iterdir()}
-        (work / CHECKSUMS).write_text(json.dumps(checksums))
+def _store(
+    folder: Path, data: DataConfig, tokenizers: Tokenizers, pairs: Iterator[tuple[str, str]]
+) -> None:
+    """Writes pairs as token ids, and the checksums of the files."""
+    ends = dict.fromkeys(tokenizers._fields, 0)
+    for side in ends:
+        _append(folder / f"{side}_offsets", np.zeros(1, np.int64))
+    while chunk := list(itertools.islice(pairs, CHUNK)):
+        for side, tokenizer, texts in zip(tokenizers._fields, tokenizers, zip(*chunk)):
+            rows = flat(_rows(data, side, tokenizer, texts), _id_type(tokenizer))
+            _append(folder / f"{side}_offsets", ends[side] + rows.offsets[1:])
+            _append(folder / f"{side}_ids", rows.ids)
+            ends[side] += rows.offsets[-1]
+    checksums = {path.name: _checksum(path) for path in folder.iterdir()}
+    (folder / CHECKSUMS).write_text(json.dumps(checksums))
 
 
 def _append(path: Path, array: np.ndarray) -> None:
@@ -184,7 +178,7 @@ def _checksum(path: Path) -> int:
 
 
 def _is_intact(entry: Path) -> bool:
-    """Whether the entry is there, whole and unchanged since it was written."""
+    """Whether the entry exists, complete and unchanged since it was written."""
     try:
         checksums = json.loads((entry / CHECKSUMS).read_bytes())
         return all(_checksum(entry / name) == value for name, value in checksums.items())
@@ -192,9 +186,10 @@ def _is_intact(entry: Path) -> bool:
         return False
 
 
-def _open(entry: Path, side: str, tokenizer: Tokenizer | Labels) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of one side and its offsets, memory-mapped."""
+def _open(entry: Path, side: str, tokenizer: Tokenizer | Labels) -> Sentences:
+    """The sentences of one side, memory-mapped."""
     begins = np.memmap(entry / f"{side}_offsets", np.int64, mode="r")
+    kind = _id_type(tokenizer)
     if begins[-1] == 0:  # an empty file cannot be mapped
-        return np.zeros(0, _id_type(tokenizer)), begins
-    return np.memmap(entry / f"{side}_ids", _id_type(tokenizer), mode="r"), begins
+        return Sentences(np.zeros(0, kind), begins)
+    return Sentences(np.memmap(entry / f"{side}_ids", kind, mode="r"), begins)

@@ -13,6 +13,7 @@ from typing import Any
 
 import sentencepiece
 
+from transformer.config import DataConfig
 from transformer.errors import UserError
 from transformer.machine.signals import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD, UNK
@@ -40,15 +41,17 @@ BLANK = "\u2581"
 """What SentencePiece writes for a space: words begin with it."""
 
 LARGE_ALPHABET = 1_000
-"""More characters than this are no alphabet: Chinese ones, or the strays of a web crawl."""
+"""An alphabet of more characters is large: Chinese, or the stray characters of a web crawl."""
 
 COVERAGE = 0.9995
-"""Share of a text with a large alphabet whose characters are in the vocabulary, the most frequent
-ones."""
+"""The fraction of a text with a large alphabet whose characters are in the vocabulary, the most
+frequent ones."""
+
+DEFAULTS = DataConfig()
 
 FREQUENT = 10
-"""How often a character occurs that is in the vocabulary besides; in more than a million sentences,
-once in a hundred thousand."""
+"""Characters that occur as often are in the vocabulary too; in more than a million sentences, once
+in a hundred thousand."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Tokenizer:
     """Whether text is lower-cased first."""
 
     def __post_init__(self) -> None:
-        """Raises UserError when `model` is no SentencePiece model."""
+        """Raises UserError when `model` is not a SentencePiece model."""
         try:
             self._processor  # noqa: B018 - loading it is the check
         except RuntimeError as error:
@@ -95,13 +98,19 @@ class Tokenizer:
 
     @property
     def marks_ends(self) -> bool:
-        """Whether the blank is behind each word (SentencePiece's treat_whitespace_as_suffix)."""
+        """Whether words end with BLANK (SentencePiece's treat_whitespace_as_suffix)."""
         return self._processor.encode("a", out_type=str)[-1].endswith(BLANK)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The piece of each of our ids; "" if the model has none."""
+        ids = self._model_ids
+        return [self._processor.id_to_piece(number) if number >= 0 else "" for number in ids]
 
     @property
     def vocab_size(self) -> int:
-        """Tokens in the vocabulary, the four special ones included."""
-        return len(self._model_ids)
+        """Tokens in the vocabulary, the four special ones included, even a PAD that it lacks."""
+        return len(self._names)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -126,25 +135,21 @@ class Tokenizer:
     @cached_property
     def _proto(self) -> Any:
         """The fields of the model."""
-        from sentencepiece import sentencepiece_model_pb2
-
-        return sentencepiece_model_pb2.ModelProto.FromString(self.model)
+        return _proto_of(self.model)
 
     @property
     def is_bpe(self) -> bool:
-        """Whether pieces come from merges, so that their scores are no log-probabilities."""
+        """Whether pieces come from merges, so that their scores are not log-probabilities."""
         return self._proto.trainer_spec.model_type == self._proto.trainer_spec.BPE
 
     @cached_property
     def _verbatim(self) -> sentencepiece.SentencePieceProcessor:
         """The model for text that is written as in pieces, with BLANK for a space."""
-        from sentencepiece import sentencepiece_model_pb2
-
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.model)
-        as_it_is = sentencepiece_model_pb2.NormalizerSpec(
-            name="identity", add_dummy_prefix=False, remove_extra_whitespaces=False
-        )
-        model.normalizer_spec.CopyFrom(as_it_is)
+        model = _proto_of(self.model)
+        model.normalizer_spec.Clear()
+        model.normalizer_spec.name = "identity"
+        model.normalizer_spec.add_dummy_prefix = False
+        model.normalizer_spec.remove_extra_whitespaces = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
 
     def segmentations(self, word: str, count: int) -> list[list[str]]:
@@ -169,13 +174,20 @@ class Tokenizer:
         return [self._processor.decode(row) if row else "" for row in rows]
 
     def reproduce(self, sentences: Sequence[str]) -> list[str]:
-        """The sentences after they have been tokens: what is lost in them a model cannot write."""
+        """The sentences encoded and decoded: a model cannot write what this loses."""
         return self.decode(self.encode(sentences))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The piece of text behind each id, special tokens by name: labels for a plot."""
         names = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
-        return [names.get(i) or self._processor.id_to_piece(self._model_ids[i]) for i in ids]
+        return [names.get(i) or self._names[i] for i in ids]
+
+
+def _proto_of(model: bytes) -> Any:
+    """The fields of a serialised model."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    return sentencepiece_model_pb2.ModelProto.FromString(model)
 
 
 def has_letters(text: str) -> bool:
@@ -197,30 +209,19 @@ def load_tokenizer(path: str | Path, lowercase: bool = False) -> Tokenizer:
         raise UserError(f"cannot read the tokenizer {path}: {reason}") from error
 
 
-@dataclass(frozen=True)
-class VocabularyOptions:
-    """How a vocabulary spells text; the settings of the same names in `data`."""
-
-    byte_fallback: bool = False
-    normalisation: str = "nmt_nfkc"
-    lowercase: bool = False
-    character_coverage: float = 0.0
-    user_symbols: tuple[str, ...] = ()
-    split_digits: bool = False
-
-
 def train_tokenizer(
     sentences: Iterable[str],
     kind: str,
     vocab_size: int,
-    options: VocabularyOptions = VocabularyOptions(),
+    options: DataConfig = DEFAULTS,
     setting: str = "data.vocab_size",
 ) -> Tokenizer:
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
-    The same sentences give the same model. `vocab_size` is exact for unigram and bpe and an upper
-    limit for word and char. Raises UserError, which names the `setting` of the size, when the
-    sentences cannot fill such a vocabulary, or their characters alone do not fit in it.
+    Of `options` it reads normalisation, lowercase, byte_fallback, character_coverage, user_symbols
+    and split_digits. The same sentences give the same model. `vocab_size` is exact for unigram and
+    bpe and an upper limit for word and char. Raises UserError, which names the `setting` of the
+    size, when the sentences cannot fill such a vocabulary, or their characters alone do not fit.
     """
     exact = kind in ("unigram", "bpe")
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
@@ -243,7 +244,7 @@ def train_tokenizer(
                 sentence_iterator=_lines(sample),
                 model_writer=model,
                 model_type=kind,
-                # With room for special tokens it says how much room the characters need.
+                # If special tokens fit, its error says how large the vocabulary must be.
                 vocab_size=max(vocab_size, reserved),
                 hard_vocab_limit=exact,
                 byte_fallback=options.byte_fallback,
@@ -266,7 +267,7 @@ def train_tokenizer(
 
 
 def normaliser(rule: str) -> Callable[[str], str]:
-    """What SentencePiece's rule of that name makes of a text."""
+    """SentencePiece's normalisation of that name, as a function."""
     found = sentencepiece.SentencePieceNormalizer(
         rule_name=rule, add_dummy_prefix=False, escape_whitespaces=False
     )
@@ -274,21 +275,17 @@ def normaliser(rule: str) -> Callable[[str], str]:
 
 
 def normalised_by(tokenizer: Tokenizer, rule: str) -> Tokenizer:
-    """A tokenizer with the same pieces under the same ids, which normalises text by another rule
-    before it cuts it; in what it decodes there is no difference."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto.FromString(tokenizer.model)
-    model.normalizer_spec.name = rule
+    """A tokenizer with the same pieces and ids that normalises text by another rule before it
+    encodes it; it decodes in the same way."""
+    model = _proto_of(tokenizer.model)
     spec = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_normalizer_spec()
-    model.normalizer_spec.precompiled_charsmap = sentencepiece_model_pb2.NormalizerSpec.FromString(
-        spec
-    ).precompiled_charsmap
+    table = type(model.normalizer_spec).FromString(spec).precompiled_charsmap
+    model.normalizer_spec.name, model.normalizer_spec.precompiled_charsmap = rule, table
     return replace(tokenizer, model=model.SerializeToString(deterministic=True))
 
 
 def _sample(sentences: Iterable[str], size: int) -> list[str]:
-    """At most `size` of the sentences, each with the same chance (reservoir sampling)."""
+    """At most `size` of the sentences, each with the same probability (reservoir sampling)."""
     generator = random.Random(0)
     sample = []
     for count, sentence in enumerate(sentences, start=1):
@@ -300,8 +297,8 @@ def _sample(sentences: Iterable[str], size: int) -> list[str]:
 
 
 def _lines(sentences: Iterable[str]) -> Iterator[str]:
-    """The sentences as lines that SentencePiece can be trained on: cut at spaces if there are any,
-    without what it reserves for itself."""
+    """The sentences as lines that SentencePiece can be trained on: cut at spaces if possible,
+    without its reserved characters."""
     parts = re.compile(f".{{1,{LONGEST_LINE}}}(?: |$)|.{{{LONGEST_LINE}}}", re.DOTALL)
     for sentence in sentences:
         text = SPECIAL_NAMES.sub("< ", sentence.replace(RESERVED, " "))
@@ -312,12 +309,12 @@ def _lines(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _kept_characters(
-    sample: Sequence[str], alphabet: Collection[str], vocab_size: int, options: VocabularyOptions
+    sample: Sequence[str], alphabet: Collection[str], vocab_size: int, options: DataConfig
 ) -> dict[str, Any]:
     """SentencePiece's settings for the characters that are in the vocabulary.
 
-    Where the alphabet is large, those that make up 99.95 % of the text, and in up to a quarter of
-    the vocabulary the others that are FREQUENT: beside rows of Chinese, say, % and € would be lost.
+    Of a large alphabet, those that make up 99.95 % of the text, and in up to a quarter of the
+    vocabulary the others that are FREQUENT: in Chinese text, say, % and € would be lost.
     """
     if options.character_coverage or len(alphabet) <= LARGE_ALPHABET:
         return {"character_coverage": options.character_coverage or 1.0}
@@ -340,7 +337,7 @@ def _kept_characters(
 
 
 def _explanation(error: str, kind: str, setting: str) -> str:
-    """What SentencePiece's refusal means for the user's settings."""
+    """SentencePiece's error in terms of the user's settings."""
     if largest := re.search(r"too high .* <= (\d+)", error):
         return f"{setting} is too large for this corpus: set it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):

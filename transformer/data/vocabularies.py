@@ -1,10 +1,10 @@
-"""The vocabularies of a run: of both sides, of the one side there is, or of text and classes."""
+"""The vocabularies of a run: of two sides, of one side, or of text and classes."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import (
     LONGEST_PIECE,
     Tokenizer,
-    VocabularyOptions,
     load_tokenizer,
     normalised_by,
     normaliser,
@@ -32,13 +31,13 @@ LABELS = "labels.json"
 
 @dataclass(frozen=True)
 class Labels:
-    """The classes of sentences, as a vocabulary: id 0 is PAD, no class."""
+    """The classes of sentences, as a vocabulary; id 0 is PAD."""
 
     names: tuple[str, ...]
 
     @property
     def vocab_size(self) -> int:
-        """Classes, and PAD."""
+        """The number of classes, and one for PAD."""
         return len(self.names) + 1
 
     @cached_property
@@ -51,22 +50,22 @@ class Labels:
         ids = {name: number for number, name in enumerate(self.names, start=1)}
         for label in labels:
             if label not in ids:
-                shown = ", ".join(self.names[:10]) + ", ..." * (len(self.names) > 10)
+                names = ", ".join(self.names[:10]) + ", ..." * (len(self.names) > 10)
                 raise UserError(
                     f"data.label_column: the class {label!r} is not among the {len(self.names)} of "
-                    f"the data that training began with: {shown}"
+                    f"the data that training began with: {names}"
                 )
         return [[ids[label]] for label in labels]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The class of each row of one id; PAD is none."""
+        """The class of each row of one id; "" for PAD."""
         names = ("", *self.names)
         return [names[number] for [number] in ids]
 
 
 class Tokenizers(NamedTuple):
-    """The tokenizers of the two sides: the same object twice with a shared vocabulary or one side;
-    the target of a classifier are its classes."""
+    """The tokenizers of the two sides: the same object twice with a shared vocabulary or one side.
+    The target of a classifier is its classes."""
 
     source: Tokenizer
     target: Tokenizer | Labels
@@ -80,7 +79,7 @@ class Tokenizers(NamedTuple):
 
 
 def texts_of(tokenizers: Tokenizers, batch: Batch) -> list[str]:
-    """What each row of a batch says: its source, a tab, and what is to be predicted."""
+    """The text of each row of a batch: its source, a tab, and what is to be predicted."""
     sides = (tokenizers.source, batch.source), (tokenizers.target, batch.target_out)
     texts = [
         [""] * len(batch.target_out) if ids is None else tokenizer.decode(ids.tolist())
@@ -90,13 +89,12 @@ def texts_of(tokenizers: Tokenizers, batch: Batch) -> list[str]:
 
 
 def make_tokenizers(data: DataConfig, log: Log = quiet) -> Tokenizers:
-    """The user's own tokenizers, or new ones trained on the training split; `log` hears how far
-    reading it is.
+    """The user's own tokenizers, or new ones trained on the training split.
 
-    New ones normalise the source alone: translations are compared with what people wrote. With a
-    shared vocabulary both have the same pieces and ids.
+    New ones normalise the source alone: translations are compared with raw text. With a shared
+    vocabulary both have the same pieces and ids. `log` gets the progress.
 
-    Raises UserError when that fails, or when a shared vocabulary is asked of two models.
+    Raises UserError when that fails, or when two models are to be a shared vocabulary.
     """
     paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
     if data.shared_vocabulary:
@@ -128,8 +126,8 @@ def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:
 
 
 def _own(path: str, lowercase: bool) -> Tokenizer:
-    """The user's model. Raises UserError for one whose words do not begin with a blank, by which
-    alignments, `data.sampling` and masks find them."""
+    """The user's model. Raises UserError for one whose words do not begin with a space, by which
+    alignments, `data.sampling` and masks find words."""
     tokenizer = load_tokenizer(path, lowercase)
     if tokenizer.marks_ends:
         raise UserError(
@@ -156,17 +154,10 @@ def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
     if len(data.sides) == 2:
         pairs = _without_long_words(pairs, LONGEST_PIECE * data.max_length, log)
     rule = "identity" if "target" in sides else data.normalisation
+    options = replace(data, normalisation=rule)
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str
     written = ((normalise(source), target) for source, target in pairs)
     sentences = (pair[column] for pair in written for column in columns)
-    options = VocabularyOptions(
-        data.byte_fallback,
-        rule,
-        data.lowercase,
-        data.character_coverage,
-        data.user_symbols,
-        data.split_digits,
-    )
     setting = "vocab_size" if data.shared_vocabulary else f"{sides[0]}_vocab_size"
     size = getattr(data, setting) or data.vocab_size
     try:
@@ -178,8 +169,8 @@ def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
 def _without_long_words(
     pairs: Iterable[tuple[str, str]], longest: int, log: Log
 ) -> Iterator[tuple[str, str]]:
-    """The pairs without words that have more than `longest` characters: in pieces, such a word is
-    longer than `data.max_length`, so that its pair is left out of training too."""
+    """The pairs without words of more than `longest` characters: such a word has more tokens than
+    `data.max_length`, so that its pair is left out of training too."""
     left_out = first = 0
     for number, pair in enumerate(pairs, start=1):
         if any(len(text) > longest and max(map(len, text.split(" "))) > longest for text in pair):
@@ -194,13 +185,11 @@ def _without_long_words(
 
 
 def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
-    """Write source.model, target.model if it is another, and the classes of a classifier.
-
-    Pieces with ids of their own stand in source.json and target.json.
-    """
+    """Write source.model, target.model if it differs, and the classes of a classifier; the ids of
+    a PieceTokenizer in source.json and target.json."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("target.model", "source.json", "target.json", LABELS):
-        (folder / name).unlink(missing_ok=True)  # of a run that was begun with other settings
+        (folder / name).unlink(missing_ok=True)  # of a start with other settings
     _save(tokenizers.source, folder / "source.model")
     if isinstance(tokenizers.target, Labels):
         text = json.dumps(tokenizers.target.names, ensure_ascii=False, indent=0) + "\n"
@@ -245,7 +234,7 @@ def _load_labels(path: Path) -> Labels:
         names = json.loads(path.read_bytes())
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("it holds no list of names")
-        "".join(names).encode()  # half a character is no text
+        "".join(names).encode()  # half a surrogate pair is not text
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read the classes in {path}: {error}") from error
     return Labels(tuple(names))

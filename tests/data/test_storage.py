@@ -1,4 +1,4 @@
-"""What is looked at in parts and kept on disk is what was whole and in memory."""
+"""Plans, batches and summaries are the same in slices from disk as from memory."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from pairs import token_pairs
 
 from transformer.config import DataConfig
-from transformer.data import partitions
+from transformer.data import storage
 from transformer.data.batching import Position, batches
 from transformer.data.buckets import make_plan
 from transformer.data.summary import data_summary
@@ -21,12 +21,12 @@ def cache(tmp_path, monkeypatch):
 
 
 def on_disk(patch) -> None:
-    patch.setattr(partitions, "AT_ONCE", 7)
-    patch.setattr(partitions, "IN_MEMORY", 5)
-    patch.setattr(partitions, "PARTITION", 50)
+    patch.setattr(storage, "SLICE", 7)
+    patch.setattr(storage, "IN_MEMORY", 5)
+    patch.setattr(storage, "PARTITION", 50)
 
 
-def test_plan_batches_and_first_look_are_the_same_from_disk(cache):
+def test_plan_batches_and_summary_are_the_same_from_disk(cache):
     generator = np.random.default_rng(0)
     lengths = np.maximum(0, generator.integers(-2, 30, (2, 300)))
     pairs, data = token_pairs(*lengths), DataConfig(batch_tokens=200, num_buckets=3, max_length=25)
@@ -51,17 +51,17 @@ def test_plan_batches_and_first_look_are_the_same_from_disk(cache):
     assert list(cache.iterdir()) == []  # its files have no names
 
 
-def test_shares_are_all_of_it(monkeypatch):
+def test_partitions_are_all_of_it(monkeypatch):
     numbers = np.random.default_rng(0).integers(2**64, size=200_000, dtype=np.uint64)
-    monkeypatch.setattr(partitions, "PARTITION", 70_000)
-    cut = [numbers[part] for part in partitions.slices(len(numbers))]
-    found = list(partitions.hash_partitions(cut, np.uint64, len(numbers)))
+    monkeypatch.setattr(storage, "PARTITION", 70_000)
+    cut = [numbers[part] for part in storage.slices(len(numbers))]
+    found = list(storage.hash_partitions(cut, np.uint64, len(numbers)))
     assert [np.all(share % 3 == which) for which, share in enumerate(found)] == [True] * 3
     np.testing.assert_array_equal(np.sort(np.concatenate(found)), np.sort(numbers))
 
 
 def test_nothing_is_nothing():
-    assert partitions.memory_mapped([], np.uint32, 0).shape == (0,) and partitions.slices(0) == []
+    assert storage.memory_mapped([], np.uint32, 0).shape == (0,) and storage.slices(0) == []
 
 
 def test_where_there_is_no_space_it_says_so(tmp_path, monkeypatch):
@@ -69,4 +69,4 @@ def test_where_there_is_no_space_it_says_so(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot store the order .*file.* XDG_CACHE_HOME"):
-        partitions.memory_mapped([np.arange(10)], np.uint32, 10)
+        storage.memory_mapped([np.arange(10)], np.uint32, 10)
