@@ -32,7 +32,7 @@ def main(words: list[str]) -> None:
         return
 
     from transformer.decoding.translator import make_translator
-    from transformer.evaluation.scores import metrics
+    from transformer.evaluation.scores import check_metrics
     from transformer.machine import devices
     from transformer.runs.load import load_run
 
@@ -40,7 +40,7 @@ def main(words: list[str]) -> None:
 
     # The test sets as raw text: BLEU is against what people wrote, never against tokens.
     if translates := len(config.data.sides) == 2:
-        metrics(config.data.target, config.data.bleu_tokenizer)  # one may lack a package
+        check_metrics(config.data)
     test_sets = chosen(command, config.data)
 
     # The model, and another one.
@@ -102,11 +102,11 @@ def score_translations(
 
     from transformer.decoding.translator import best_hypotheses, truncation
     from transformer.evaluation.details import by_length, extremes
-    from transformer.evaluation.scores import bleu_metric, doubt, few_long, score
+    from transformer.evaluation.scores import References, doubt, few_long, score
 
     start = time.perf_counter()
-    sources, references = map(list, zip(*test_set.pairs))
-    more = test_set.more_references
+    references = References.of(config.data, test_set.pairs, test_set.more_references)
+    sources = references.sources
     found = best_hypotheses(translator, sources)
     translations = [one.text for one in found]
     seconds = time.perf_counter() - start
@@ -116,17 +116,15 @@ def score_translations(
     )
     if truncated := sum(one.truncated for one in found):
         print(truncation(translator, truncated, len(found)))
-    language, tokenizer = config.data.target, config.data.bleu_tokenizer
-    scores = score(translations, references, language, command.lowercased, tokenizer, more)
+    scores = score(translations, references, command.lowercased)
     print(*scores, COMPARABLE, sep="\n")
-    metric = bleu_metric(language, tokenizer)
-    for told in (doubt(language, tokenizer), few_long(references, metric)):
+    for told in (doubt(config.data.target, config.data.bleu_tokenizer), few_long(references)):
         if told:
             print(told)
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-        print(*by_length(lengths, translations, references, metric, more), sep="\n")
-        print(extremes(sources, references, translations, command.details, more))
+        print(*by_length(lengths, translations, references), sep="\n")
+        print(extremes(translations, references, command.details))
     record = {"seconds": round(seconds, 1), "truncated": truncated}
     return translations, record | {"scores": [metric.to_dict() for metric in scores]}
 
@@ -162,14 +160,13 @@ def compare_with(
     """Translates with the other run, too; prints which one is better by each metric."""
     from transformer.decoding.translator import translate
     from transformer.evaluation.comparison import compare
-    from transformer.evaluation.scores import metrics
+    from transformer.evaluation.scores import References
 
     translator, label = other
-    sources, references = map(list, zip(*test_set.pairs))
-    theirs = translate(translator, sources)
+    references = References.of(config.data, test_set.pairs, test_set.more_references)
+    theirs = translate(translator, references.sources)
     print(f"\nfirst: {command.run}; second: {label}")
-    by = metrics(config.data.target, config.data.bleu_tokenizer)
-    found = compare(translations, theirs, references, by, test_set.more_references)
+    found = compare(translations, theirs, references)
     print(*found, sep="\n")
     return {"compared": {"with": label, "metrics": [one.to_dict() for one in found]}}
 

@@ -26,6 +26,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     compiled = tempfile.TemporaryDirectory(prefix="compiled-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+sys.path.insert(0, str(Path(__file__).parent / "viewing"))  # for `small_report`
 
 import beartype
 import hypothesis
@@ -225,7 +226,6 @@ def report(models, tmp_path_factory):
     """A report of the translator."""
     for package in ("matplotlib", "jinja2"):
         pytest.importorskip(package, reason="needs the extra `viewing`")
-    sys.path.insert(0, str(Path(__file__).parent / "viewing"))
     from small_report import write_report
 
     path = tmp_path_factory.mktemp("report") / "report.html"

@@ -9,7 +9,8 @@ SENTENCES = ["Der Hund schläft im Garten.", "Wir sehen das alte Haus, nicht wah
 
 
 def scorer(references, language="de", best_by="auto", **data):
-    return ValidationScorer(DataConfig(target=language, **data), best_by, references)
+    pairs = [("", reference) for reference in references]
+    return ValidationScorer(DataConfig(target=language, **data), best_by, pairs)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A report of a run whose name, test set and data are as nasty as texts can be."""
 
 from transformer.data.test_sets import TestSet
-from transformer.evaluation.scores import score
+from transformer.evaluation.scores import References, score
 from transformer.runs.launches import Launch
 from transformer.viewing.report import ReportData, chosen_sentences, examined, write_page
 
@@ -18,7 +18,7 @@ def write_report(path, model):
     """Of a translator: config, parameters, tokenizers."""
     config, params, tokenizers = model
     outputs = [target for _, target in PAIRS[:-1]] + ["the dog"]
-    scores = score(outputs, [target for _, target in PAIRS], "de")
+    scores = score(outputs, References.of(config.data, PAIRS))
     record = {
         "test_set": NASTY, "languages": "en to de", "sentences": len(PAIRS),
         "scores": [one.to_dict() for one in scores],

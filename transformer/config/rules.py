@@ -210,7 +210,7 @@ def _rules(config: Config) -> list[tuple[str, bool, str]]:
         ),
         (
             f"train.best_by ({train.best_by})",
-            train.best_by not in ("bleu", "chrf") or not one_side,
+            train.best_by in ("auto", "loss", "accuracy") or not one_side,
             "needs a translator: set train.best_by to auto, loss or accuracy",
         ),
         (

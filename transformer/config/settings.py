@@ -45,6 +45,9 @@ Fraction = Annotated[float, Limit(0, below=1)]
 BleuTokenizer = Literal[
     "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none"
 ]
+BestBy = Literal["auto", "loss", "accuracy", "bleu", "chrf", "chrf++", "ter"]
+"""What may choose checkpoints: of translators all of `evaluation.scores.METRICS`."""
+LOWER_IS_BETTER = ("loss", "ter")
 BeamSize = Annotated[int, Limit(1, below=1001)]
 """More would only fill the memory."""
 
@@ -293,7 +296,7 @@ class TrainConfig:
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000
     """Updates between validations, each followed by a checkpoint."""
-    best_by: Literal["auto", "bleu", "chrf", "loss", "accuracy"] = "auto"
+    best_by: BestBy = "auto"
     """Which score of the validation set says what the best checkpoint is. auto: of translators
     BLEU, or chrF where less than half of the references have four words; of others the loss."""
     validation_beam_size: BeamSize = 1

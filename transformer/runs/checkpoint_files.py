@@ -17,6 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from transformer.config import TrainConfig
+from transformer.config.settings import LOWER_IS_BETTER
 from transformer.errors import UserError
 from transformer.machine.disk import sync, sync_tree
 from transformer.runs.digests import difference, digests
@@ -188,7 +189,8 @@ def selection_score(scores: Mapping[str, float], best_by: str) -> float | None:
         return None
     if best_by == "auto":
         best_by = next(name for name in ("chrf", "bleu", "loss") if name in scores)
-    return -scores["loss"] if best_by == "loss" else scores.get(best_by)
+    score = scores.get(best_by)
+    return -score if score is not None and best_by in LOWER_IS_BETTER else score
 
 
 def any_score(scores: Mapping[str, float]) -> float:

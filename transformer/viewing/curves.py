@@ -8,13 +8,16 @@ from collections.abc import Mapping, Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
+from transformer.evaluation.scores import METRICS
 from transformer.viewing.plots import draw_runs
 
 CURVES = {
     "loss": ("Loss of training", "nats a token"),
     "validation_loss": ("Loss of validation", "nats a token"),
-    "validation_bleu": ("BLEU of validation, greedy", "BLEU"),
-    "validation_chrf": ("chrF of validation, greedy", "chrF"),
+    **{
+        f"validation_{name}": (f"{metric.label} of validation, greedy", metric.label)
+        for name, metric in METRICS.items()
+    },
     "validation_accuracy": ("Accuracy of validation", "share of the tokens"),
     "learning_rate": ("Learning rate", ""),
     "gradient_norm": ("Norm of the gradient", ""),
