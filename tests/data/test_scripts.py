@@ -65,7 +65,7 @@ def test_the_target_comes_back_as_it_was_written(tmp_path, language, shared):
     tokenizer = {"jap": "char"}.get(language, "auto")  # MeCab may not be there
     references = References(sentences, [sentences], language, tokenizer)
     values = [one.value for one in score(written, references)]
-    assert values == pytest.approx([100, 100, 100, 0])
+    assert values == pytest.approx([100, 100, 100, 0, 100])
     assert not ValidationScorer(data, "chrf", [*zip(sentences, sentences)]).ceiling(
         made.target.reproduce
     )

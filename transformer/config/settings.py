@@ -45,7 +45,7 @@ Fraction = Annotated[float, Limit(0, below=1)]
 BleuTokenizer = Literal[
     "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none"
 ]
-BestBy = Literal["auto", "loss", "accuracy", "bleu", "chrf", "chrf++", "ter"]
+BestBy = Literal["auto", "loss", "accuracy", "bleu", "chrf", "chrf++", "ter", "exact"]
 """What may choose checkpoints: of translators all of `evaluation.scores.METRICS`."""
 LOWER_IS_BETTER = ("loss", "ter")
 BeamSize = Annotated[int, Limit(1, below=1001)]

@@ -80,6 +80,7 @@ METRICS = {
     "chrf": Metric("chrF", lambda _: CHRF()),
     "chrf++": Metric("chrF++", lambda _: CHRF(word_order=2)),
     "ter": Metric("TER", lambda to: ter_metric(to.language), math.inf),
+    "exact": Metric("exact match", lambda to: SentenceMean("exact match", exact, to.sources)),
 }
 """By their names in `train.best_by` and metrics.jsonl, in the order in which they are printed."""
 
@@ -215,6 +216,13 @@ class SentenceMean(base.Metric):
 
     # Steps of sacreBLEU's `_extract_corpus_statistics`, which is replaced.
     _preprocess_segment = _extract_reference_info = _compute_segment_statistics = None
+
+
+def exact(
+    _: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Iterable[float]:
+    """1 where a translation is one of its references: names, glossaries, answers to a task."""
+    return [float(ours in theirs) for ours, theirs in zip(hypotheses, references, strict=True)]
 
 
 def few_long(references: References) -> str:
