@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.decoding.batches import teacher_forced_batches
-from transformer.decoding.scoring import attention_to_source
+from transformer.decoding.ensemble import Ensemble
+from transformer.decoding.scoring import shifted
 from transformer.decoding.translator import BATCHES_AT_ONCE, Part, Translator, split
 from transformer.model.batch import EOS
+from transformer.model.encoder_decoder import decode, encode
 
 Links = list[tuple[int, int]]
 """Pairs of a source word and a target word, counted from 0."""
@@ -105,6 +111,26 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
         rows += [[]] if number == len(rows) else []
         rows[-1].append(token)
     return tokenizer.decode(rows)
+
+
+def attention_to_source(
+    ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
+) -> Float[np.ndarray, "B T S"]:
+    """How much is looked at each token of the source while each token of the targets, with EOS, is
+    predicted: the mean of all heads but those of the first layer, if there are more, and of the
+    models."""
+    return np.asarray(_attention(ensemble.models, ensemble.params, source, target))
+
+
+@partial(jax.jit, static_argnums=0)
+def _attention(models, params, source, target) -> Float[Array, "B T S"]:
+    def of_layers(model, params):
+        _, _, weights = decode(model, params, encode(model, params, source), shifted(target))
+        cross = [layer.cross for layer in weights]
+        return jnp.stack(cross[min(1, len(cross) - 1) :])
+
+    each = [of_layers(*member) for member in zip(models, params)]
+    return sum(layers.mean((0, 2)) for layers in each) / len(each)
 
 
 def word_links(

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.model.batch import Batch
+from transformer.model.batch import PAD, Batch
+from transformer.model.encoder_decoder import token_log_probs
 from transformer.model.params import Params
-from transformer.training.loss import LossSums, token_losses
+from transformer.training.loss import LossSums
 
 Z = 1.96
 """Standard errors on either side of a mean, between which it lies in 95 of 100 cases."""
@@ -21,8 +22,11 @@ Z = 1.96
 @partial(jax.jit, static_argnums=0)
 def sentence_sums(config: ModelConfig, params: Params, batch: Batch) -> LossSums:
     """The sums of each sentence [B]; nothing for a row of padding."""
-    losses = token_losses(config, params, batch, 0.0)
-    return jax.tree.map(lambda values: jnp.sum(values, axis=-1), losses)
+    log_probs, is_likeliest = token_log_probs(config, params, batch)
+    real = batch.target_out != PAD
+    nll = -log_probs.sum(1, where=real)
+    correct, tokens = (is_true.sum(1, dtype=jnp.float32) for is_true in (is_likeliest & real, real))
+    return LossSums(nll, nll, correct, tokens)
 
 
 @dataclass(frozen=True)
