@@ -1,5 +1,7 @@
 """A report of a run whose name, test set and data are as nasty as texts can be."""
 
+import dataclasses
+
 from transformer.data.test_sets import TestSet
 from transformer.evaluation.scores import References, score
 from transformer.runs.launches import Launch
@@ -21,7 +23,7 @@ def write_report(path, model):
     scores = score(outputs, References.of(config.data, PAIRS))
     record = {
         "test_set": NASTY, "languages": "en to de", "sentences": len(PAIRS),
-        "scores": [one.to_dict() for one in scores],
+        "scores": [dataclasses.asdict(one) for one in scores],
         "losses": [{"name": "nats/token", "value": 1.5, "interval": None}],
     }  # fmt: skip
     result = (TestSet(NASTY, "nasty", PAIRS), record, outputs)

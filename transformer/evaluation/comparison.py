@@ -5,7 +5,7 @@ https://aclanthology.org/W05-0908: approximate randomisation. Both are sacreBLEU
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sacrebleu.significance import PairedTest, Result
 
@@ -13,13 +13,13 @@ from transformer.config.settings import LOWER_IS_BETTER
 from transformer.evaluation.scores import METRICS, References
 
 SURE = 0.05
-"""A difference counts if both tests give it so small a probability to have come by chance."""
+"""A difference counts if both tests give it a smaller probability under chance."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of two translators, the probability of such a difference by chance, and what that
-    means, in words."""
+    """One metric of two translators, the probability of such a difference by chance, and a verdict
+    in words."""
 
     name: str
     first: float
@@ -35,10 +35,6 @@ class Comparison:
             f"{self.bootstrap:.4f} by paired bootstrap, {self.randomisation:.4f} by approximate "
             f"randomisation)\n  {self.signature}"
         )
-
-    def to_dict(self) -> dict[str, str | float]:
-        """For JSON: every field by its name."""
-        return asdict(self)
 
 
 def compare(
@@ -79,6 +75,6 @@ def verdict(first: float, second: float, chance: float, lower_is_better: bool) -
 
 
 def _probability(results: Sequence[Result]) -> float:
-    """That of a difference as large by chance, of the results of both translators."""
+    """The probability of such a difference by chance, from the results of both translators."""
     first, second = results
     return 1.0 if first.score == second.score else float(second.p_value)

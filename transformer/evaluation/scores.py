@@ -7,7 +7,7 @@ report and the choice of the best checkpoint read both.
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -108,10 +108,6 @@ class Score:
     def __str__(self) -> str:
         interval = f"95 % interval {self.interval}" if self.interval else "no interval"
         return f"{self.name} {self.value:.1f}  ({interval})\n  {self.signature}"
-
-    def to_dict(self) -> dict[str, str | float | None]:
-        """For JSON: every field by its name."""
-        return asdict(self)
 
 
 def score(

@@ -1,4 +1,4 @@
-"""How a translator is scored while it is trained, and what those scores cannot show."""
+"""Scores of a translator while it is trained, and their limits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from transformer.config import DataConfig
 from transformer.evaluation.scores import METRICS, References, doubt, few_long, value_of
 
 SAMPLE = 1_000
-"""References that go through the vocabulary and back."""
+"""References that are encoded and decoded, to see what the vocabulary cannot write."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ValidationScorer:
         return {name: value_of(name, outputs, self.references) for name in names}
 
     def remarks(self, reproduce: Callable[[Sequence[str]], list[str]]) -> Iterator[str]:
-        """What a user should know before training; `reproduce` makes text tokens and text again."""
+        """What a user should know before training; `reproduce` encodes and decodes texts."""
         if not self.pairs:
             return
         if unknown := doubt(self.data.target, self.data.bleu_tokenizer):
@@ -60,13 +60,13 @@ class ValidationScorer:
         if self.few_long and self.best_by == "auto":
             yield f"chrF chooses the best checkpoint (train.best_by auto): {self.few_long}"
         elif self.few_long and self.best_by == "bleu":
-            yield f"BLEU chooses the best checkpoint, chrF would be surer: {self.few_long}"
+            yield f"BLEU chooses the best checkpoint, chrF would be more reliable: {self.few_long}"
         if ceiling := self.ceiling(reproduce):
             yield ceiling
 
     def ceiling(self, reproduce: Callable[[Sequence[str]], list[str]]) -> str:
-        """Which references the vocabulary cannot write, and the scores that they would have at
-        best; "" if it can write all."""
+        """Which references the vocabulary cannot write, and the highest possible scores; "" if it
+        can write all."""
         references = self.references.at(range(min(SAMPLE, len(self.pairs))))
         [texts] = references.texts
         again = reproduce(texts)

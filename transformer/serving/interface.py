@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from transformer.data.languages import name_of, same_language, standard_code
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.lines import one_line, outer_blanks, split_lines
+from transformer.decoding.lines import Line, one_line, split_lines
 from transformer.errors import UserError
 from transformer.serving.access import HEADERS, RefusedError, access, refused
 from transformer.serving.batcher import BusyError, RequestBatcher
@@ -96,24 +96,6 @@ def _file(name: str) -> Callable:
 def answered(value: Any) -> Response:
     """The value as JSON."""
     return JSONResponse(value, headers=HEADERS)
-
-
-class Line(NamedTuple):
-    """A line of a text, without the blanks before it, and those behind it with its separator."""
-
-    before: str
-    text: str
-    after: str
-
-    @classmethod
-    def of(cls, line: str, separator: str) -> "Line":
-        """The parts of a line."""
-        before, text, after = outer_blanks(line)
-        return cls(before, text, after + separator)
-
-    def __call__(self, translation: str) -> str:
-        """The translation in the place of the text."""
-        return self.before + translation + self.after
 
 
 async def _unless_gone(request: Request, asking: Awaitable) -> Any:
@@ -194,7 +176,9 @@ class Interface:
         options = run.options({"nbest": min(wanted, run.config.decode.beam_size)})
         found = await self._ask(request, run, self._texts(asked), options, tag)
         answer: dict[str, list] = {
-            "translatedText": ["".join(line(a["translation"]) for line, a in of) for of in found]
+            "translatedText": [
+                "".join(line.around(a["translation"]) for line, a in of) for of in found
+            ]
         }
         if wanted > 1:
             answer["alternatives"] = [_alternatives(of_one) for of_one in found]
@@ -299,4 +283,4 @@ def _alternatives(lines: list[tuple[Line, dict[str, Any]]]) -> list[str]:
     if len(lines) != 1:
         return []
     [(line, answer)] = lines
-    return [line(one["text"]) for one in answer.get("nbest", [])[1:]]
+    return [line.around(one["text"]) for one in answer.get("nbest", [])[1:]]
