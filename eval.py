@@ -1,7 +1,7 @@
 """Score a run: `python eval.py runs/quickstart`. Translations and scores go to RUN/eval/.
 
-A translator is scored by BLEU, chrF and TER; every model by how likely the text is to it. With
-`--compare` two translators are held against each other, `--scores` shows what has been kept, and
+A translator is scored by BLEU, chrF, TER and exact match; every model by how likely the text is to
+it. `--compare` says which of two translators is better, `--scores` shows what has been kept, and
 `--report` writes a page that shows all of a run.
 """
 
@@ -32,7 +32,7 @@ def main(words: list[str]) -> None:
         return
 
     from transformer.decoding.translator import make_translator
-    from transformer.evaluation.scores import metrics
+    from transformer.evaluation.scores import References, check_metrics
     from transformer.machine import devices
     from transformer.runs.load import load_run
 
@@ -40,53 +40,53 @@ def main(words: list[str]) -> None:
 
     # The test sets as raw text: BLEU is against what people wrote, never against tokens.
     if translates := len(config.data.sides) == 2:
-        metrics(config.data.target, config.data.bleu_tokenizer)  # one may lack a package
-    test_sets = chosen(command, config.data)
+        check_metrics(config.data)
+    test_sets = choose_test_sets(command, config.data)
 
     # The model, and another one.
     run = load_run(command.run, command.checkpoint, config)
-    params, tokenizers, label = run.params, run.tokenizers, run.label
-    translator = make_translator(config, params, tokenizers) if translates else None
+    translator = make_translator(config, run.params, run.tokenizers) if translates else None
     other = load_other(command, config, words) if command.compare else None
     languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
 
     if command.report:
         from transformer.viewing.report import check_sentences
 
-        check_sentences(tokenizers, command.sentences)
+        check_sentences(run.tokenizers, command.sentences)
 
-    # How well it does, in what it writes and in how likely the text is to it.
+    # How good its translations are, and how likely the text is to it.
     results = []
     for number, test_set in enumerate(test_sets):
         sentences = len(test_set.pairs)
         print("\n" * (number > 0) + f"{test_set.name}, {languages}, {sentences:,} sentences")
-        print(f"checkpoint {label}")
+        print(f"checkpoint {run.label}")
         record = {"test_set": test_set.name, "languages": languages, "sentences": sentences}
-        record |= {"checkpoint": label, "decode": vars(config.decode)}
+        record |= {"checkpoint": run.label, "decode": vars(config.decode)}
         translations = None
+        references = References.of(config.data, test_set.pairs, test_set.more_references)
         if translator:
-            translations, scored = score_translations(command, config, translator, test_set)
+            translations, scored = score_translations(command, translator, references)
             record |= scored
         if other:
-            record |= compare_with(other, command, config, test_set, translations)
-        record["losses"] = score_likelihood(config, params, tokenizers, test_set.pairs)
+            record |= compare_with(other, command, translations, references)
+        record["losses"] = score_likelihood(run, test_set.pairs)
         keep(command, config, test_set.stem, record, translations)
         results.append((test_set, record, translations))
     if command.report:
-        write_report(command, config, (params, label), tokenizers, results)
+        write_report(command, run, results)
 
 
-def chosen(command: EvalCommand, data: DataConfig) -> list:
+def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     """The test sets that the command names, or the split."""
     from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
     from transformer.errors import UserError
 
     of_translators = ("compare", "lowercased", "details", "sacrebleu", "references")
-    if len(data.sides) == 1 and (asked := [n for n in of_translators if getattr(command, n)]):
-        raise UserError(f"{command.run} is no translator: leave out --{' and --'.join(asked)}")
-    named = in_files(data, command.test_files) if command.test_files else []
-    named += [of_sacrebleu(data, name) for name in command.sacrebleu]
-    found = named or [split_of(data, command.split)]
+    if len(data.sides) == 1 and (named := [n for n in of_translators if getattr(command, n)]):
+        raise UserError(f"{command.run} is no translator: leave out --{' and --'.join(named)}")
+    found = in_files(data, command.test_files) if command.test_files else []
+    found += [of_sacrebleu(data, name) for name in command.sacrebleu]
+    found = found or [split_of(data, command.split)]
     if not command.references:
         return found
     if len(found) > 1:
@@ -94,46 +94,41 @@ def chosen(command: EvalCommand, data: DataConfig) -> list:
     return [with_references(found[0], command.references)]
 
 
-def score_translations(
-    command: EvalCommand, config: Config, translator, test_set
-) -> tuple[list[str], dict]:
-    """Translates; prints BLEU, chrF and TER against the raw references, and returns all."""
+def score_translations(command: EvalCommand, translator, references) -> tuple[list[str], dict]:
+    """Translates; prints all scores against the raw references, and returns them for the record."""
     import time
+    from dataclasses import asdict
 
     from transformer.decoding.translator import best_hypotheses, truncation
     from transformer.evaluation.details import by_length, extremes
-    from transformer.evaluation.scores import bleu_metric, doubt, few_long, score
+    from transformer.evaluation.scores import doubt, few_long, score
 
-    start = time.perf_counter()
-    sources, references = map(list, zip(*test_set.pairs))
-    more = test_set.more_references
-    found = best_hypotheses(translator, sources)
+    start, count = time.perf_counter(), len(references.sources)
+    found = best_hypotheses(translator, references.sources)
     translations = [one.text for one in found]
     seconds = time.perf_counter() - start
     print(
-        f"beam {config.decode.beam_size}, alpha {config.decode.alpha}, raw references; "
-        f"{seconds:.0f} s, {len(sources) / seconds:.1f} sentences/s, compiling included"
+        f"beam {translator.settings.beam_size}, alpha {translator.settings.alpha}, raw references; "
+        f"{seconds:.0f} s, {count / seconds:.1f} sentences/s, compiling included"
     )
     if truncated := sum(one.truncated for one in found):
-        print(truncation(translator, truncated, len(found)))
-    language, tokenizer = config.data.target, config.data.bleu_tokenizer
-    scores = score(translations, references, language, command.lowercased, tokenizer, more)
+        print(truncation(translator, truncated, count))
+    scores = score(translations, references, command.lowercased)
     print(*scores, COMPARABLE, sep="\n")
-    metric = bleu_metric(language, tokenizer)
-    for told in (doubt(language, tokenizer), few_long(references, metric)):
-        if told:
-            print(told)
+    for remark in (doubt(references.language, references.tokenizer), few_long(references)):
+        if remark:
+            print(remark)
     if command.details:
-        lengths = [len(ids) for ids in translator.tokenizers.source.encode(sources)]
-        print(*by_length(lengths, translations, references, metric, more), sep="\n")
-        print(extremes(sources, references, translations, command.details, more))
+        lengths = [len(ids) for ids in translator.tokenizers.source.encode(references.sources)]
+        print(*by_length(lengths, translations, references), sep="\n")
+        print(extremes(translations, references, command.details))
     record = {"seconds": round(seconds, 1), "truncated": truncated}
-    return translations, record | {"scores": [metric.to_dict() for metric in scores]}
+    return translations, record | {"scores": [asdict(one) for one in scores]}
 
 
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
-    """The translator of --compare, and what it is. It searches as its own run says, but for what
-    the command line says."""
+    """The translator of --compare, and what it is. It searches by the settings of its own run,
+    except for those on the command line."""
     from dataclasses import replace
 
     from transformer.config.rules import check
@@ -147,8 +142,8 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     other = load_run_config(folder)
     if not translates_alike(other.data, config.data):
         raise UserError(f"--compare: {folder} does not translate between these languages")
-    asked = named_settings(words, "decode", vars(config.decode))
-    other = replace(other, decode=replace(other.decode, **asked))
+    named = named_settings(words, "decode", vars(config.decode))
+    other = replace(other, decode=replace(other.decode, **named))
     check(other)
     run = load_run(folder, checkpoint, other)
     search = f"beam {other.decode.beam_size}, alpha {other.decode.alpha}"
@@ -156,28 +151,25 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     return make_translator(other, run.params, run.tokenizers), label
 
 
-def compare_with(
-    other: tuple, command: EvalCommand, config: Config, test_set, translations: list[str]
-) -> dict:
+def compare_with(other: tuple, command: EvalCommand, translations: list[str], references) -> dict:
     """Translates with the other run, too; prints which one is better by each metric."""
+    from dataclasses import asdict
+
     from transformer.decoding.translator import translate
     from transformer.evaluation.comparison import compare
-    from transformer.evaluation.scores import metrics
 
     translator, label = other
-    sources, references = map(list, zip(*test_set.pairs))
-    theirs = translate(translator, sources)
+    theirs = translate(translator, references.sources)
     print(f"\nfirst: {command.run}; second: {label}")
-    by = metrics(config.data.target, config.data.bleu_tokenizer)
-    found = compare(translations, theirs, references, by, test_set.more_references)
+    found = compare(translations, theirs, references)
     print(*found, sep="\n")
-    return {"compared": {"with": label, "metrics": [one.to_dict() for one in found]}}
+    return {"compared": {"with": label, "metrics": [asdict(one) for one in found]}}
 
 
-def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
+def score_likelihood(run, pairs) -> list[dict]:
     """Prints loss, perplexity and accuracy of what is to be predicted; of a language model, which
-    reads all of its text, bits a byte too (of lines and their ends): models with other vocabularies
-    have them too, if theirs leave no token unknown."""
+    reads all of its text, bits per byte too (of lines and their ends), by which models of different
+    vocabularies can be compared if no token is unknown."""
     import itertools
     from dataclasses import asdict
     from functools import partial
@@ -188,32 +180,31 @@ def score_likelihood(config: Config, params, tokenizers, pairs) -> list[dict]:
     from transformer.model.batch import UNK
     from transformer.training.validation import estimates, losses_of, sentence_sums
 
-    whole = encoded(config.data, tokenizers, pairs)
-    texts = cut(config.data, whole)
+    config, all_tokens = run.config, encoded(run.config.data, run.tokenizers, pairs)
+    texts = cut(config.data, all_tokens)
     plan = plan_to_score(config, texts)
-    batches = one_epoch(config, texts, plan)
-    losses = losses_of(partial(sentence_sums, config.model), params, batches)
+    compute = partial(sentence_sums, config.model)
+    losses = losses_of(compute, run.params, one_epoch(config, texts, plan))
     left_out = f", {plan.left_out:,} left out as empty or too long" if plan.left_out else ""
     texts_read = f"{len(losses.tokens):,} texts{left_out}"
     print(f"{losses.tokens.sum():,.0f} {config.model.unit}s predicted in {texts_read}")
     num_bytes = None
     if not config.model.encoder_layers:
         lines = [text for _, text in pairs]
-        is_read = (whole.target.lengths > 1) | config.data.windows
+        is_read = (all_tokens.target.lengths > 1) | config.data.windows
         num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
-        if unknown := (whole.target.ids == UNK).sum():
+        if unknown := (all_tokens.target.ids == UNK).sum():
             print(
                 f"{unknown:,} of them unknown to the vocabulary: bits/byte are too few by what it "
                 "would take to spell them (data.byte_fallback does)"
             )
     found = estimates(losses, config.model.unit, num_bytes)
-    for estimate in found:
-        print(estimate)
+    print(*found, sep="\n")
     return [asdict(estimate) for estimate in found]
 
 
 def keep(command: EvalCommand, config: Config, stem: str, record: dict, translations) -> None:
-    """Writes the record and the translations to RUN/eval; says so, or why not."""
+    """Writes the record and the translations to RUN/eval; prints where, or warns why not."""
     import warnings
 
     from transformer.evaluation.records import own_path, search_name, write_record
@@ -229,7 +220,7 @@ def keep(command: EvalCommand, config: Config, stem: str, record: dict, translat
         warnings.warn(f"translations and scores were not kept: {reason}", stacklevel=2)
 
 
-def write_report(command: EvalCommand, config: Config, weights, tokenizers, results) -> None:
+def write_report(command: EvalCommand, run, results) -> None:
     """Writes RUN/report.html: what was found on the test sets, and all else there is of the run."""
     from functools import partial
 
@@ -246,25 +237,24 @@ def write_report(command: EvalCommand, config: Config, weights, tokenizers, resu
         write_page,
     )
 
-    params, label = weights
-    metrics = {}
-    for run in (command.run, *command.beside):  # what was converted was not trained here
-        metrics[str(run)] = read_metrics(run) if (run / "metrics.jsonl").exists() else []
-    doctor = []
+    model, metrics, doctor = (run.config, run.params, run.tokenizers), {}, []
+    for folder in (command.run, *command.beside):  # what was converted was not trained here
+        has_metrics = (folder / "metrics.jsonl").exists()
+        metrics[str(folder)] = read_metrics(folder) if has_metrics else []
     try:
-        if not (command.test_files or command.sacrebleu):  # else its data may not be at hand
-            doctor += diagnosis(config, partial(load_tokenizers, command.run / "tokenizer"))
+        if not (command.test_files or command.sacrebleu):  # otherwise its data may not be there
+            doctor += diagnosis(run.config, partial(load_tokenizers, command.run / "tokenizer"))
     except (UserError, OSError) as error:
         doctor = [f"the data cannot be read: {error}"]
     seen = ReportData(
         run=str(command.run),
-        checkpoint=label,
-        config=config,
-        parameters=count_params(params),
+        checkpoint=run.label,
+        config=run.config,
+        parameters=count_params(run.params),
         metrics=metrics,
         launches=read_launches(command.run),
-        results=[result_with_details(config, tokenizers, *result) for result in results],
-        attention=attention_examples(config, params, tokenizers, results[0], command.sentences),
+        results=[result_with_details(run.config, run.tokenizers, *result) for result in results],
+        attention=attention_examples(*model, results[0], command.sentences),
         doctor=doctor,
     )
     path = command.run / "report.html"

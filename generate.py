@@ -1,8 +1,8 @@
 """Continue texts, line by line: `echo "Der Hund" | python generate.py runs/lm_quickstart`.
 
 Every line of input gives `--samples` lines of output, or with `--output json` one object. An
-encoder alone fills in the blanks of a line (`__`), or says its class. With a terminal as standard
-input it asks for one beginning after the other, and shows a continuation as it is made.
+encoder alone predicts the words of the blanks (`__`) of a line, or its class. With a terminal as
+standard input it asks for one prompt after the other, and shows the continuation as it grows.
 """
 
 import signal
@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
     print(f"{command.run}, {language}, checkpoint {run.label}", file=sys.stderr)
     if config.model.encoder_layers:
         kind = "classes" if config.model.classes else "blanks"
-        find = partial(guesses, config, settings, params, tokenizers)
+        find = partial(predictions, config, settings, params, tokenizers)
     else:
         kind, generator = "continuations", make_generator(config, settings, params, tokenizers)
         find = partial(continuations, generator)
@@ -62,8 +62,8 @@ def main(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Generation(Exchange):
-    """Lines to be continued, filled in or classified, as a command says. `find` has continuations,
-    blanks or classes (`kind`) for texts and their numbers."""
+    """Lines that are continued, filled in or classified. `find` gives the continuations, blanks or
+    classes (`kind`) of texts, from the texts and their numbers."""
 
     command: GenerateCommand
     kind: str
@@ -88,7 +88,7 @@ class Generation(Exchange):
         return "\n".join(as_text(self.kind, self.command.generate, []))
 
 
-def guesses(
+def predictions(
     config: Config,
     settings: GenerateConfig,
     params,
@@ -96,7 +96,7 @@ def guesses(
     lines: list[str],
     numbers: list[int],
 ) -> list:
-    """What an encoder makes of the lines: for each blank the likeliest words, or classes."""
+    """What an encoder predicts for the lines: for each mask the likeliest words, or classes."""
     import warnings
 
     from transformer.decoding.fill_mask import classify, fill_mask
@@ -104,25 +104,20 @@ def guesses(
     if config.model.classes:
         return classify(config, params, tokenizers, lines, settings.words)
     found = fill_mask(config, params, tokenizers, lines, settings.words)
-    for number, line, blanks in zip(numbers, lines, found):
-        if line and not blanks:
+    for number, line, masks in zip(numbers, lines, found):
+        if line and not masks:
             warnings.warn(f"line {number + 1:,} has no blank (two underscores: __)", stacklevel=1)
     return found
 
 
 def as_text(kind: str, settings: GenerateConfig, found: list) -> list[str]:
-    """The lines of output for one line: its continuations, as many as are asked for, or one line
-    with the guesses."""
-
-    def guessed(some) -> str:
-        return ", ".join(f"{guess.word} {guess.probability:.3f}" for guess in some)
-
+    """The lines of output for one line: `samples` continuations, or one line of predictions."""
     from transformer.decoding.lines import one_line
 
-    if kind == "classes":
-        return [guessed(found)]
-    if kind == "blanks":
-        return ["\t".join(map(guessed, found))]
+    if kind != "continuations":
+        rows = [found] if kind == "classes" else found
+        words = (", ".join(f"{one.word} {one.probability:.3f}" for one in row) for row in rows)
+        return ["\t".join(words)]
     lines = []
     for one in found[: settings.samples]:
         log_prob = f"{one.log_prob:.3f}\t" if settings.log_probs else ""
@@ -133,18 +128,15 @@ def as_text(kind: str, settings: GenerateConfig, found: list) -> list[str]:
 def as_fields(kind: str, settings: GenerateConfig, found: list) -> list:
     """The same for JSON."""
 
-    def guessed(some) -> list[dict]:
-        return [{"word": one.word, "probability": round(one.probability, 6)} for one in some]
+    def words(row) -> list[dict]:
+        return [{"word": one.word, "probability": round(one.probability, 6)} for one in row]
 
-    if kind == "classes":
-        return guessed(found)
-    if kind == "blanks":
-        return [guessed(blank) for blank in found]
-    chosen = found[: settings.samples]
+    if kind != "continuations":
+        return words(found) if kind == "classes" else [*map(words, found)]
     return [
         {"text": one.text, "log_prob": round(one.log_prob, 6)}
         | ({"truncated": True} if one.truncated else {})
-        for one in chosen
+        for one in found[: settings.samples]
     ]
 
 

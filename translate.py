@@ -1,9 +1,9 @@
 """Translate line by line: `python translate.py runs/quickstart < source.txt > translation.txt`.
 
-Every line of input gives one line of output, a blank one a blank one; `--nbest`, `--alignments`,
-`--score`, `--input` and `--output` ask for more. Lines of a file are translated in blocks of 16
-batches, so that sentences of like lengths go together; from a pipe, those that have come are
-translated at once. With a terminal as standard input it asks for one sentence after the other.
+Every line of input gives one line of output, except with `--nbest`; `--alignments`, `--score`,
+`--input` and `--output` change what is read and written. Lines of a file are translated in blocks
+of 16 batches, so that sentences of similar lengths share a batch; lines from a pipe are translated
+when they arrive. With a terminal as standard input it asks for one sentence after the other.
 """
 
 import signal
@@ -60,8 +60,7 @@ def main(words: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Translation(Exchange):
-    """Lines to be translated, or scored, as a command says. `counts` has how many are answered, and
-    how many of the translations are truncated."""
+    """Lines that are translated or scored, and the numbers of answered ones and truncated ones."""
 
     command: TranslateCommand
     translator: Any
@@ -83,12 +82,12 @@ class Translation(Exchange):
         return [self.printed(*of_one) for of_one in zip(numbers, requests, found)]
 
     def warn_of_truncated(self) -> None:
-        """One warning for all that are truncated, if there are any."""
+        """One warning for all truncated translations."""
         from transformer.decoding.translator import truncation
 
         if truncated := self.counts["truncated"]:
-            said = truncation(self.translator, truncated, self.counts["answered"])
-            warnings.warn(said, stacklevel=2)
+            warning = truncation(self.translator, truncated, self.counts["answered"])
+            warnings.warn(warning, stacklevel=2)
 
     def printed(self, number: int, request: Request, answers: list[Answer]) -> str:
         listing = self.command.nbest > 1
@@ -105,8 +104,8 @@ class Translation(Exchange):
 
 
 def load_members(command: TranslateCommand, config: Config):
-    """The models, their tokenizers, and which checkpoints they are. Raises UserError for a run of
-    another vocabulary."""
+    """The models, their tokenizers, and the label of their checkpoints. Raises UserError for a run
+    of another vocabulary."""
     from transformer.data.languages import translates_alike
     from transformer.errors import UserError
     from transformer.runs.checkpoints import load_params
@@ -121,8 +120,8 @@ def load_members(command: TranslateCommand, config: Config):
             raise UserError(f"--ensemble: {run} does not translate between these languages")
         if other.data.vocabulary != config.data.vocabulary:
             raise UserError(
-                f"--ensemble: {run} has another vocabulary than {command.run}: runs that were "
-                "begun with the same data and vocabulary settings share one"
+                f"--ensemble: {run} has another vocabulary than {command.run}: only runs with "
+                "the same training data and vocabulary settings share one"
             )
         params, label_there = load_params(run, other, checkpoint)
         members.append((other.model, params))

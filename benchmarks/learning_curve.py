@@ -26,7 +26,7 @@ from transformer.config.settings import BeamSize
 from transformer.data.corpus import read_pairs
 from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.translator import make_translator, translate
-from transformer.evaluation.scores import score
+from transformer.evaluation.scores import References, score
 from transformer.runs.checkpoint_files import open_to_read
 from transformer.runs.checkpoints import Progress, load_params
 from transformer.runs.folder import load_run_config
@@ -98,7 +98,7 @@ def test_rows(
 ) -> list[dict[str, str]]:
     """A row for each checkpoint that is left, and one for their average."""
     config = replace(config, decode=replace(config.decode, beam_size=command.beam_size))
-    sources, references = zip(*read_pairs(config.data, "test"))
+    references = References.of(config.data, list(read_pairs(config.data, "test")))
     tokenizers = load_tokenizers(command.run / "tokenizer", config.data)
     progress = progress_of_checkpoints(command.run)
     # The average is of validated checkpoints; one that was saved on the way out is not among them.
@@ -106,8 +106,8 @@ def test_rows(
     rows = []
     for checkpoint in [*map(str, progress), "average"]:
         params, label = load_params(command.run, config, checkpoint)
-        translations = translate(make_translator(config, params, tokenizers), sources)
-        bleu = score(translations, references, config.data.target)[0]
+        translations = translate(make_translator(config, params, tokenizers), references.sources)
+        bleu = score(translations, references)[0]
         step = last if checkpoint == "average" else int(checkpoint)
         rows.append(
             {
@@ -118,7 +118,7 @@ def test_rows(
                 "95 % interval": "-" if bleu.low is None else f"{bleu.low:.1f} to {bleu.high:.1f}",
             }
         )
-    print(f"{len(sources):,} sentences, {bleu.signature}\n")
+    print(f"{len(references.sources):,} sentences, {bleu.signature}\n")
     return rows
 
 

@@ -158,13 +158,13 @@ for sentence, translation in zip(sentences, translate(translator, sentences)):
 # cannot be compared with another.
 
 # %%
-from transformer.evaluation.scores import score
+from transformer.evaluation.scores import References, score
 
 pairs = list(read_pairs(config.data, "test"))
 hypotheses = translate(translator, [source for source, _ in pairs])
 references = [target for _, target in pairs]
 print(trained.label)
-for metric in score(hypotheses, references, config.data.target):
+for metric in score(hypotheses, References.of(config.data, pairs)):
     print(metric)
 
 # %% [markdown]

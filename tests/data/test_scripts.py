@@ -7,7 +7,7 @@ import pytest
 
 from transformer.config import DataConfig
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
-from transformer.evaluation.scores import score
+from transformer.evaluation.scores import References, score
 from transformer.evaluation.validation import ValidationScorer
 from transformer.model.batch import UNK
 
@@ -63,9 +63,12 @@ def test_the_target_comes_back_as_it_was_written(tmp_path, language, shared):
     written = made.target.reproduce(sentences)
     assert written == [" ".join(text.split(" ")).strip() for text in sentences]
     tokenizer = {"jap": "char"}.get(language, "auto")  # MeCab may not be there
-    values = [one.value for one in score(written, sentences, language, tokenizer=tokenizer)]
-    assert values == pytest.approx([100, 100, 100, 0])
-    assert not ValidationScorer(data, "chrf", sentences).ceiling(made.target.reproduce)
+    references = References(sentences, [sentences], language, tokenizer)
+    values = [one.value for one in score(written, references)]
+    assert values == pytest.approx([100, 100, 100, 0, 100])
+    assert not ValidationScorer(data, "chrf", [*zip(sentences, sentences)]).ceiling(
+        made.target.reproduce
+    )
 
     # The source is read alike however it is encoded.
     rows = made.source.encode(sentences)

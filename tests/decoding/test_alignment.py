@@ -11,6 +11,7 @@ from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import (
     alignments,
+    attention_to_source,
     pharaoh,
     word_attention,
     word_links,
@@ -18,7 +19,6 @@ from transformer.decoding.alignment import (
     word_weights,
 )
 from transformer.decoding.ensemble import make_ensemble
-from transformer.decoding.scoring import attention_to_source
 from transformer.decoding.translator import hypotheses, make_translator
 from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.encoder_decoder import decode, encode

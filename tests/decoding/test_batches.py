@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 
 from transformer.config import DecodeConfig, ModelConfig
-from transformer.decoding.batches import in_series, in_shares, longest_output, search_batches
+from transformer.decoding.batches import balance, group_by_shape, longest_output, search_batches
 from transformer.model.batch import PAD
 
 MODELS = (ModelConfig(source_vocab_size=9, target_vocab_size=9),)
@@ -22,10 +22,10 @@ def batches_of(sources, prefixes, rows=4):
 @given(ROWS, st.integers(1, 3), st.randoms())
 def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
     prefixes = [random.choice(([], [4], [5] * 20)) for _ in sources]
-    shares = in_shares(batches_of(sources, prefixes), count)
+    shares = balance(batches_of(sources, prefixes), count)
     assert len(shares) <= count and all(shares)
     seen = []
-    for series in (series for share in shares for series in in_series(share)):
+    for series in (series for share in shares for series in group_by_shape(share)):
         shapes = set()
         for numbers, source, prefix in series:
             shapes.add((len(source), None if prefix is None else prefix.shape))
@@ -35,14 +35,14 @@ def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
                 given = [] if prefix is None else prefix[row][prefix[row] != PAD].tolist()
                 assert given == prefixes[number]
             assert not source[len(numbers) :].any()
-        assert len(shapes) == 1 and len({batch.reach for batch in series}) == 1
+        assert len(shapes) == 1 and len({batch.shape for batch in series}) == 1
     assert sorted(seen) == [number for number, ids in enumerate(sources) if ids]
 
 
 def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():
     generator = np.random.default_rng(0)
     sources = [[4] * n for n in generator.integers(1, 60, 200)]
-    shares = in_shares(batches_of(sources, [[]] * 200), 2)
+    shares = balance(batches_of(sources, [[]] * 200), 2)
     tokens = [sum(np.count_nonzero(batch.source) for batch in share) for share in shares]
     assert abs(tokens[0] - tokens[1]) <= 4 * 61  # a batch
     for share in shares:

@@ -1,6 +1,15 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from transformer.decoding.lines import continued, one_line, outer_blanks, split_lines
+from transformer.decoding.lines import (
+    Line,
+    continued,
+    distinct,
+    one_line,
+    split_lines,
+    split_sentences,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +47,9 @@ def test_a_text_on_one_line():
     ],
     ids=range(5),
 )
-def test_the_blanks_around_a_line(line, parts):
-    assert outer_blanks(line) == parts
+def test_the_whitespace_around_a_line(line, parts):
+    assert Line.of(line) == parts
+    assert Line.of(line, "\n").around(parts[1]) == f"{line}\n"
 
 
 @pytest.mark.parametrize(
@@ -57,3 +67,35 @@ def test_the_blanks_around_a_line(line, parts):
 )
 def test_what_is_added_stands_behind_what_was_typed(typed, known, text, whole):
     assert continued(typed, known, text) == whole
+
+
+@given(
+    st.text(alphabet='aB .!?\u2026\u3002\uff01\u061f\u0964\u300d")\t\u00a0', max_size=40)
+    | st.text()
+)
+def test_the_sentences_together_are_the_text(text):
+    found = split_sentences(text)
+    assert "".join(found) == text
+    assert found == [""] or all(found)
+
+
+@pytest.mark.parametrize(
+    "text, sentences",
+    [
+        ("One. Two!  Three? Four", ["One. ", "Two!  ", "Three? ", "Four"]),
+        ('He said "No." She left.', ['He said "No." ', "She left."]),
+        ("3.14 is a.b no end", ["3.14 is a.b no end"]),
+        ("\u4f60\u597d\u3002\u518d\u89c1\uff01", ["\u4f60\u597d\u3002", "\u518d\u89c1\uff01"]),
+        (
+            "\u0643\u064a\u0641\u061f \u0646\u0639\u0645",
+            ["\u0643\u064a\u0641\u061f ", "\u0646\u0639\u0645"],
+        ),
+        ("", [""]),
+    ],
+)
+def test_it_is_cut_behind_the_marks_that_end_sentences(text, sentences):
+    assert split_sentences(text) == sentences
+
+
+def test_each_text_is_there_once_with_its_first_item():
+    assert distinct("abac", [1, 2, 3, 4]) == [("a", 1), ("b", 2), ("c", 4)]

@@ -357,7 +357,7 @@ def test_every_part_of_a_long_text_has_its_target_tag(
     lines = split(translator, [">>deu<< he goes.\n\n he goes.\n>>fra<<he goes.\nhe goes."])
     assert [part.source[:1] for part in lines] == [[deu], [], [deu], [fra], [fra]]
     assert [part.repeated for part in lines] == [0, 0, 1, 0, 1]
-    assert [part.before for part in lines] == ["", "", " ", "", ""]
+    assert [part.line.before for part in lines] == ["", "", " ", "", ""]
     apart = translate(translator, [f">>deu<<{sentence}" for sentence in sentences])
     assert translate(translator, [text, ">>deu<<"]) == ["".join(apart), ""]
     [[found]] = hypotheses(translator, [text])

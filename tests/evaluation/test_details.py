@@ -10,9 +10,7 @@ from transformer.evaluation.details import (
     word_for_word,
     worst_and_best,
 )
-from transformer.evaluation.scores import bleu_metric
-
-METRIC = bleu_metric("de")
+from transformer.evaluation.scores import References
 
 WORDS = "der Hund schläft im alten Garten und wir sehen ihn dort jeden Abend wieder gern"
 
@@ -21,11 +19,15 @@ def lines(lengths):
     return [" ".join(WORDS.split()[:n]) for n in lengths]
 
 
+def to(*references, sources=None):
+    return References(sources or references[0], references, "de")
+
+
 def test_each_group_has_the_bleu_of_its_sentences():
     lengths = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
     references = lines(lengths)
     hypotheses = [*references[:5], *(line[::-1] for line in references[5:8]), *references[8:]]
-    head, *rows = by_length(lengths, hypotheses, references, METRIC)
+    head, *rows = by_length(lengths, hypotheses, to(references))
     assert "BLEU" in head and len(rows) == 5
     assert [row.split(" tokens")[0] for row in rows] == [
         "5 to 5", "6 to 7", "8 to 9", "10 to 11", "12 to 14",
@@ -37,7 +39,7 @@ def test_each_group_has_the_bleu_of_its_sentences():
 
 
 def test_sentences_of_one_length_are_one_group():
-    _, row = by_length([4] * 7, lines([4] * 7), lines([5] * 7), METRIC)
+    _, row = by_length([4] * 7, lines([4] * 7), to(lines([5] * 7)))
     assert row.startswith("4 to 4 tokens") and " 7 " in row
     shorter = len(lines([4])[0]) / len(lines([5])[0])
     assert row.endswith(f"{shorter:.2f}")
@@ -45,14 +47,14 @@ def test_sentences_of_one_length_are_one_group():
 
 def test_of_many_equal_lengths_no_sentence_is_lost():
     lengths = [1] * 50 + [2] * 3 + [9] * 47
-    _, *rows = by_length(lengths, lines(lengths), lines(lengths), METRIC)
+    _, *rows = by_length(lengths, lines(lengths), to(lines(lengths)))
     assert sum(int(row.split("tokens")[1].split()[0]) for row in rows) == 100
 
 
 def test_the_worst_and_the_best_are_shown_with_their_place():
     references = lines([5, 6, 7, 8])
     hypotheses = [references[0], "xyz", references[2] + " nicht", references[3]]
-    said = extremes(["a", "b", "c", "d"], references, hypotheses, 1)
+    said = extremes(hypotheses, to(references, sources=["a", "b", "c", "d"]), 1)
     assert said.splitlines() == [
         "2 of 4 translations are the reference word for word",
         "worst, chrF2++ 0.0, line 2",
@@ -64,15 +66,16 @@ def test_the_worst_and_the_best_are_shown_with_their_place():
         f"  reference  {references[3]}",
         f"  output     {references[3]}",
     ]
-    assert extremes(["a"], ["b"], ["c"], 5).count("worst") == 1
+    assert extremes(["c"], to(["b"], sources=["a"]), 5).count("worst") == 1
 
 
 def test_the_nearest_of_several_references_counts():
-    references, more = ["eins zwei drei vier"] * 2, [["a b c d", "eins zwei"]]
+    references = ["eins zwei drei vier"] * 2
+    several = to(references, ["a b c d", "eins zwei"], sources=["s", "t"])
     outputs = ["a b c d", "eins zwei drei vier"]
-    assert word_for_word(references, outputs, more).startswith("2 of 2 translations are a ref")
-    assert word_for_word(references, outputs).startswith("1 of 2 translations are the ref")
-    [worst] = worst_and_best(["s", "t"], references, outputs, 1, more)["worst"]
+    assert word_for_word(outputs, several).startswith("2 of 2 translations are a ref")
+    assert word_for_word(outputs, to(references)).startswith("1 of 2 translations are the ref")
+    [worst] = worst_and_best(outputs, several, 1)["worst"]
     assert worst.score == 100 and worst.reference == references[0]
-    [row] = groups_by_length([3, 3], outputs, references, METRIC, more)
-    assert row.bleu.value == pytest.approx(100)
+    [row] = groups_by_length([3, 3], outputs, several)
+    assert row.scores[0].value == pytest.approx(100)

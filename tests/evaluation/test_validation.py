@@ -9,7 +9,8 @@ SENTENCES = ["Der Hund schläft im Garten.", "Wir sehen das alte Haus, nicht wah
 
 
 def scorer(references, language="de", best_by="auto", **data):
-    return ValidationScorer(DataConfig(target=language, **data), best_by, references)
+    pairs = [("", reference) for reference in references]
+    return ValidationScorer(DataConfig(target=language, **data), best_by, pairs)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_what_was_chosen_is_kept_and_doubted_where_it_says_little():
     words = ["Katze", "Hund"]
     assert scorer(words, best_by="bleu").chosen_by == "bleu"
     [remark] = scorer(words, best_by="bleu").remarks(list)
-    assert "chrF would be surer: 0 of 2 references have 4 words" in remark
+    assert "chrF would be more reliable: 0 of 2 references have 4 words" in remark
     assert scorer(SENTENCES, best_by="chrf").scores(SENTENCES)["chrf"] == pytest.approx(100)
     for best_by in ("chrf", "loss", "accuracy"):
         assert not list(scorer(words, best_by=best_by).remarks(list))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
+from transformer.model import encoder_decoder
 from transformer.model.batch import PAD, Batch
 from transformer.model.encoder_decoder import (
     Memory,
@@ -21,6 +22,7 @@ from transformer.model.encoder_decoder import (
     logits,
     run_encoder,
     run_layer,
+    token_log_probs,
 )
 from transformer.model.encoder_decoder import predict as predict_batch
 from transformer.model.layers import causal_mask, padding_mask
@@ -394,3 +396,17 @@ def test_a_class_is_read_off_the_mean_of_real_states(small_model, random_params,
     wider = predict_batch(model, params, Batch(jnp.pad(source, ((0, 2), (0, 3))), None, None))
     np.testing.assert_allclose(wider[:4], out, atol=1e-5)
     assert np.isfinite(wider).all()
+
+
+@pytest.mark.parametrize("positions", [1, 12, 4096])
+def test_log_probabilities_of_tokens_are_those_of_all_logits(
+    small_model, random_params, random_batch, monkeypatch, positions
+):
+    monkeypatch.setattr(encoder_decoder, "POSITIONS", positions)
+    model = small_model()
+    params, batch = random_params(model), random_batch()
+    found, is_likeliest = token_log_probs(model, params, batch)
+    scores = predict_batch(model, params, batch)
+    expected = jnp.take_along_axis(jax.nn.log_softmax(scores), batch.target_out[..., None], 2)
+    np.testing.assert_allclose(found, expected[..., 0], atol=1e-5)
+    np.testing.assert_array_equal(is_likeliest, scores.argmax(-1) == batch.target_out)

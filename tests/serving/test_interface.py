@@ -282,8 +282,8 @@ def test_a_mistake_gets_one_sentence(client, path, values, status, sentence):
 
 
 RAW = [
-    ("POST", "/translate", b"{", JSON, 400, "is no JSON"),
-    ("POST", "/translate", b"", JSON, 400, "is no JSON"),
+    ("POST", "/translate", b"{", JSON, 400, "is not JSON"),
+    ("POST", "/translate", b"", JSON, 400, "is not JSON"),
     ("POST", "/translate", b"[" * 50_000, JSON, 413, "at most 12,400 bytes"),
     ("POST", "/translate", b"[" * 5_000, JSON, 400, "nested too deeply"),
     ("POST", "/translate", b'"a"', JSON, 400, "no JSON object"),

@@ -27,7 +27,7 @@ TEXTS = [
 def test_json_is_known_by_its_content(kind):
     for text in ('{"q": "a=b&c"}', ' \n{"q": "a=b&c"}', '\ufeff{"q": "a=b&c"}'):
         assert read_fields(f"{kind}; charset=utf-8", text.encode()) == {"q": "a=b&c"}
-    with pytest.raises(UserError, match="the request is no JSON"):
+    with pytest.raises(UserError, match="the request is not JSON"):
         read_fields(kind, b'{"q": ')
 
 

@@ -1,7 +1,9 @@
 """A report of a run whose name, test set and data are as nasty as texts can be."""
 
+import dataclasses
+
 from transformer.data.test_sets import TestSet
-from transformer.evaluation.scores import score
+from transformer.evaluation.scores import References, score
 from transformer.runs.folder import Launch
 from transformer.viewing.report import (
     ReportData,
@@ -23,10 +25,10 @@ def write_report(path, model):
     """Of a translator: config, parameters, tokenizers."""
     config, params, tokenizers = model
     outputs = [target for _, target in PAIRS[:-1]] + ["the dog"]
-    scores = score(outputs, [target for _, target in PAIRS], "de")
+    scores = score(outputs, References.of(config.data, PAIRS))
     record = {
         "test_set": NASTY, "languages": "en to de", "sentences": len(PAIRS),
-        "scores": [one.to_dict() for one in scores],
+        "scores": [dataclasses.asdict(one) for one in scores],
         "losses": [{"name": "nats/token", "value": 1.5, "interval": None}],
     }  # fmt: skip
     result = (TestSet(NASTY, "nasty", PAIRS), record, outputs)

@@ -120,7 +120,7 @@ class EvalCommand:
     bleu_tokenizer: str = ""
     """How BLEU finds words, one of the values of data.bleu_tokenizer; the run's by default."""
     details: Count = 0
-    """Show BLEU by length, and this number of the worst and of the best translations."""
+    """Show scores by length, and this number of the worst and of the best translations."""
     report: bool = False
     """Write RUN/report.html too: one page with curves, scores, examples, attention, cost, data."""
     beside: tuple[Path, ...] = ()

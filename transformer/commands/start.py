@@ -19,7 +19,8 @@ from transformer.data.prepare import (
     prepare_validation,
 )
 from transformer.data.vocabularies import same_models, save_tokenizers
-from transformer.evaluation.scores import bleu_metric
+from transformer.evaluation.scores import check_metrics
+from transformer.evaluation.validation import metrics_of
 from transformer.machine import distributed
 from transformer.model.params import with_classifier
 from transformer.runs.checkpoints import Progress, digests_of, restore
@@ -71,7 +72,7 @@ def prepare(command: TrainCommand, log: Log) -> Prepared:
 
     check_corpora(config.data)
     if len(config.data.sides) == 2:
-        bleu_metric(config.data.target, config.data.bleu_tokenizer)  # a package may be missing
+        check_metrics(config.data, metrics_of(config.train.best_by))
     resuming = has_checkpoints(folder)
     home = folder if resuming or not first else command.from_run
     if not first and not resuming:  # the first process has saved the vocabulary, which may be new

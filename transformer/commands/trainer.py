@@ -73,8 +73,7 @@ class Trainer:
         if note:
             log(note)
         validation, train = data.validation, self.config.train
-        references = [target for _, target in validation.pairs]
-        self.scorer = ValidationScorer(self.config.data, train.best_by, references)
+        self.scorer = ValidationScorer(self.config.data, train.best_by, validation.pairs)
         self.scored_on = scored_on(data, self.scorer)
         if progress.validation not in ("", self.scored_on):
             progress = replace(progress, best=None, waited=0, since=self.start_step)
@@ -231,7 +230,7 @@ class Trainer:
         self.reporter.check("validation loss", step, losses.loss[0])
         found, truncated = self._translate(params) if validation.pairs else ([], "")
         scores = losses.scores | self.scorer.scores(found)
-        self.reporter.validation(step, scores, losses.loss[1])
+        self.reporter.validation(step, scores, losses.loss[1], self.scorer.labels)
         if truncated:
             self.reporter.say(f"  {truncated}")
         for (source, target), output in list(zip(validation.pairs, found))[:EXAMPLES]:

@@ -175,7 +175,7 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if data.swap_files and one_side:
         yield "data.swap_files is for pairs: of tables data.tsv_columns names the column to read"
-    if train.best_by in ("bleu", "chrf") and one_side:
+    if train.best_by not in ("auto", "loss", "accuracy") and one_side:
         yield (
             f"train.best_by ({train.best_by}) needs a translator: set train.best_by to auto, loss "
             "or accuracy"
@@ -193,7 +193,7 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if bool(data.dataset) == bool(data.train_files):
         yield (
-            f"data.dataset ({data.dataset!r}) must be a TFDS dataset, or empty beside "
+            f"data.dataset ({data.dataset!r}) must name a dataset, or be empty beside "
             "data.train_files"
         )
     if data.train_files and not data.validation_files:

@@ -85,6 +85,9 @@ UpToThousand = Annotated[float, Limit(0, highest=1000)]
 BleuTokenizer = Literal[
     "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none"
 ]
+BestBy = Literal["auto", "loss", "accuracy", "bleu", "chrf", "chrf++", "ter", "exact"]
+"""What may choose checkpoints: of translators all of `evaluation.scores.METRICS`."""
+LOWER_IS_BETTER = ("loss", "ter")
 BeamSize = Annotated[int, Limit(1, below=1001)]
 """More would only fill the memory."""
 
@@ -347,7 +350,7 @@ class TrainConfig:
     """Updates between lines in metrics.jsonl."""
     validate_every: Positive = 1000
     """Updates between validations, each followed by a checkpoint."""
-    best_by: Literal["auto", "bleu", "chrf", "loss", "accuracy"] = "auto"
+    best_by: BestBy = "auto"
     """Score of the validation set that selects the best checkpoint. auto: BLEU for translators, or
     chrF if less than half of the references have four words; the loss for other models."""
     validation_beam_size: BeamSize = 1

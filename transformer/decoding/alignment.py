@@ -2,26 +2,32 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.decoding.batches import teacher_forced_batches
-from transformer.decoding.scoring import attention_to_source
-from transformer.decoding.translator import BATCHES_AT_ONCE, Part, Translator, split
+from transformer.decoding.ensemble import Ensemble
+from transformer.decoding.scoring import shifted
+from transformer.decoding.translator import WORKERS, Part, Translator, split
 from transformer.model.batch import EOS
+from transformer.model.encoder_decoder import decode, encode
 
 Links = list[tuple[int, int]]
 """Pairs of a source word and a target word, counted from 0."""
 
 
 class WordAttention(NamedTuple):
-    """How much the words of a translation look at those of what was translated at once.
+    """The attention of the words of a translation to those of its part of the text.
 
     Each row of `weights` is the mean over a word's pieces while they are predicted. It sums to at
-    most 1: the rest is for the end of the sentence. What was cut off is looked at by none.
+    most 1: the rest goes to EOS. Words that were cut off have no attention.
     """
 
     source: list[str]
@@ -48,33 +54,33 @@ def alignments(
 def word_attention(
     translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
 ) -> list[list[WordAttention]]:
-    """What the words of each translation, given as tokens, look at; for each part of a sentence
-    that was translated apart."""
+    """The attention of the words of each translation, given as tokens; for each part of a text that
+    was translated separately."""
     by_sentence: list[list[WordAttention]] = [[] for _ in sentences]
     rest = [list(tokens) for tokens in found]
     parts, targets = split(translator, sentences), []
     for part in parts:
-        tokens = rest[part.text]
+        tokens = rest[part.number]
         end = tokens.index(EOS) + 1 if EOS in tokens else len(tokens)
         targets.append(tokens[:end])
         del tokens[:end]
     tables = _read(translator, parts, targets)
     for number, (part, target) in enumerate(zip(parts, targets)):
         words = [token for token in target if token != EOS]
-        by_sentence[part.text].append(_by_word(translator, tables.get(number), part, words))
+        by_sentence[part.number].append(_by_word(translator, tables.get(number), part, words))
     return by_sentence
 
 
 def _read(
     translator: Translator, parts: list[Part], targets: list[list[int]]
 ) -> dict[int, Float[np.ndarray, "T S"]]:
-    """The attention between the pieces of each part, by its number, if it has any on both sides."""
+    """The attention between the pieces of each part, by its number, if both sides have pieces."""
     attention: dict[int, np.ndarray] = {}
     sources = [part.source for part in parts]
     models, settings = translator.ensemble.models, translator.settings
     batches = [*teacher_forced_batches(models, settings, sources, targets)]
     tables = [batch[1:] for batch in batches]
-    with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         read = pool.map(lambda pair: attention_to_source(translator.ensemble, *pair), tables)
         for (numbers, *_), found in zip(batches, read):
             attention |= dict(zip(numbers, found))
@@ -107,10 +113,30 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return tokenizer.decode(rows)
 
 
+def attention_to_source(
+    ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
+) -> Float[np.ndarray, "B T S"]:
+    """The attention to each token of the source while each token of the targets, EOS included, is
+    predicted: the mean over the models and all heads, without those of the first layer if there are
+    more layers."""
+    return np.asarray(_attention(ensemble.models, ensemble.params, source, target))
+
+
+@partial(jax.jit, static_argnums=0)
+def _attention(models, params, source, target) -> Float[Array, "B T S"]:
+    def of_layers(model, params):
+        _, _, weights = decode(model, params, encode(model, params, source), shifted(target))
+        cross = [layer.cross for layer in weights]
+        return jnp.stack(cross[min(1, len(cross) - 1) :])
+
+    each = [of_layers(*member) for member in zip(models, params)]
+    return sum(layers.mean((0, 2)) for layers in each) / len(each)
+
+
 def word_links(
     attention: Float[np.ndarray, "T S"], source: Sequence[str], target: Sequence[str]
 ) -> Links:
-    """For each target word the source word that is looked at most while it is predicted. `source`
+    """For each target word the source word with the most attention while it is predicted. `source`
     and `target` are pieces, without EOS; `attention` may have more rows and columns."""
     return _strongest(word_weights(attention, source, target))
 
@@ -121,8 +147,8 @@ def word_weights(
     """The same table for words: the sum over a source word's pieces, the mean over a target's."""
     rows, columns = word_numbers(target), word_numbers(source)
     by_word = np.zeros((rows.max(initial=-1) + 1, columns.max(initial=-1) + 1))
-    looked = attention[: len(target), : len(source)]
-    np.add.at(by_word, (rows[:, None], columns[None]), looked)
+    between = attention[: len(target), : len(source)]
+    np.add.at(by_word, (rows[:, None], columns[None]), between)
     return by_word / np.bincount(rows)[:, None]
 
 
@@ -133,7 +159,8 @@ def _strongest(weights: Float[np.ndarray, "T S"]) -> Links:
 
 
 def word_numbers(pieces: Sequence[str]) -> Int[np.ndarray, "P"]:
-    """The word that each piece belongs to. Words begin with a blank; several in a row are one."""
+    """The word that each piece belongs to. Words begin with SentencePiece's blank; several in a row
+    are one."""
     begins = np.array([piece.startswith(BLANK) for piece in pieces], bool)
     is_blank = np.array([not piece.strip(BLANK) for piece in pieces], bool)
     begins[1:] &= ~(is_blank[:-1] & begins[:-1])

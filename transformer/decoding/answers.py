@@ -1,4 +1,4 @@
-"""What a translator is asked, answered: translations, their scores, words that belong together."""
+"""Answers to requests: translations, log-probabilities of given ones, alignments."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ def scored(
 
 
 def _links(translator: Translator, sources, found, aligned: bool):
-    """The alignment of each, as text; None where they are not asked for."""
+    """The alignment of each as text, or None for each."""
     if not aligned:
         return iter([None] * len(sources))
     return map(pharaoh, alignments(translator, sources, found))

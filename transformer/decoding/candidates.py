@@ -12,33 +12,32 @@ from jaxtyping import Float, Int
 from transformer.model.batch import BOS, PAD
 
 WIDTH = 64
-"""Tokens of a chunk of the vocabulary. The best ones are among those with the largest maxima, which
-are soon found."""
+"""Tokens of a chunk of the vocabulary. The best tokens are in the chunks with the largest maxima,
+which are quickly found."""
 
 
 @struct.dataclass
 class AveragedProbabilities:
-    """The mean of several models' probabilities, [R, V] float32: what a step may return in place of
-    logits. The logarithm is taken of the few that are chosen."""
+    """The mean of several models' probabilities, [R, V] float32, which a step may return instead of
+    logits. The logarithm is taken of the chosen ones alone."""
 
     probabilities: Array
 
 
 def as_logits(given: Array | AveragedProbabilities) -> Array:
-    """Logits, float32, of what a step returns."""
+    """The result of a step as logits, float32."""
     if isinstance(given, AveragedProbabilities):
         return jnp.log(given.probabilities)
     return given.astype(jnp.float32)
 
 
 class Continuations(NamedTuple):
-    """Every hypothesis with every token behind it; the log-probability of each is computed where it
-    is asked for.
+    """Every hypothesis with every next token; log-probabilities are computed of few of them.
 
-    values  [B, W, V]  what it is made of: logits, say
-    maxima  [B, W, P]  their largest, in chunks of WIDTH tokens
-    shared  [B, W] each, what belongs to a hypothesis: its log-probability, say
-    score   the log-probability, of a value and `shared`; it grows with the value
+    values  [B, W, V]  for example logits
+    maxima  [B, W, P]  the largest value of each chunk of WIDTH tokens
+    shared  [B, W] each, of a hypothesis, for example its log-probability
+    score   from a value and `shared` to the log-probability; it grows with the value
     """
 
     values: Array
@@ -80,16 +79,16 @@ def of_log_probs(totals: Float[Array, "B W"], log_probs: Float[Array, "B W V"]) 
 def best(
     continuations: Continuations, count: int, forbidden: tuple[int, ...] = ()
 ) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]]:
-    """The `count` best, best first: log-probability, hypothesis, token. PAD, BOS and those that are
-    forbidden have minus infinity. There may be fewer: all.
+    """The `count` best, or all if there are fewer, best first: log-probability, hypothesis, token.
+    PAD, BOS and forbidden tokens have minus infinity.
 
-    Of those that are equal the one of the first hypothesis is better, then that of the first token.
+    Ties are broken by hypothesis index, then by token id.
     """
     values, maxima, shared, score = continuations
     batch, beam, parts = maxima.shape
     hidden = {PAD, BOS, *forbidden}
     count = min(count, beam * (values.shape[-1] - len(hidden)))
-    # A maximum may be of a hidden token: so many more chunks are looked at.
+    # A maximum may be that of a hidden token, so more chunks are searched.
     looked_at = count + beam * len({token // WIDTH for token in hidden})
     of_chunks = score(maxima, *(array[..., None] for array in shared)).reshape(batch, -1)
     _, chosen = jax.lax.top_k(of_chunks, min(looked_at, beam * parts))
@@ -110,19 +109,19 @@ def best(
 
 
 def of_token(continuations: Continuations, tokens: Int[Array, "B"]) -> Float[Array, "B W"]:
-    """The log-probability of each hypothesis with the token of its sentence behind it."""
+    """The log-probability of each hypothesis followed by the token of its sentence."""
     values = jnp.take_along_axis(continuations.values, tokens[:, None, None], 2)[..., 0]
     return continuations.score(values, *continuations.shared)
 
 
 def without(values: Array, tokens: Array, hidden: set[int]) -> Array:
-    """The values, out of reach where the token is one of those."""
+    """The values, minus infinity at hidden tokens."""
     is_hidden = jnp.isin(tokens, jnp.array(sorted(hidden)))
     return jnp.where(is_hidden, -jnp.inf, values)
 
 
 def _maxima(values: Float[Array, "B W V"]) -> Float[Array, "B W P"]:
-    # Behind the barrier, so that XLA does not read all values again for what is made of these.
+    # A barrier, so that XLA does not read all values again for the results of these.
     return jax.lax.optimization_barrier(_chunks(values).max(-1))
 
 

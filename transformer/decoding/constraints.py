@@ -1,4 +1,4 @@
-"""What a search may choose next: beginnings that are given, and what is not to be repeated."""
+"""Constraints of a search: prefixes, no repeated n-grams, least lengths, penalties."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from transformer.model.batch import EOS, PAD
 
 
 def has_constraints(config: DecodeConfig) -> bool:
-    """Whether a search is constrained at every token."""
+    """Whether there are constraints that hold at every token."""
     return bool(config.repetition_penalty != 1 or config.no_repeat_ngram or config.min_length)
 
 
@@ -20,10 +20,10 @@ def apply_constraints(
     position: Int[Array, "B"],
     log_probs: Float[Array, "B W V"],
 ) -> Float[Array, "B W V"]:
-    """The log-probabilities of the next token, out of reach where it may not be chosen.
+    """The log-probabilities of the next token, minus infinity where it may not be chosen.
 
-    `tokens` are those chosen so far, `position` in number. What is out of reach keeps its share of
-    the probability, so that scores are the model's, but for `decode.repetition_penalty`.
+    The first `position` of `tokens` have been chosen. The others keep their log-probabilities, so
+    scores are the model's, except for `decode.repetition_penalty`.
     """
     vocab = log_probs.shape[-1]
     if config.repetition_penalty != 1:
@@ -39,7 +39,7 @@ def apply_constraints(
 
 
 def next_forced(prefix: Int[Array, "B P"], position: Int[Array, "B"]) -> Int[Array, "B"]:
-    """The next token of each prefix, PAD behind its end."""
+    """The next token of each prefix, PAD after its end."""
     place = position[:, None]
     return jnp.take_along_axis(prefix, place, axis=1, mode="fill", fill_value=PAD)[:, 0]
 
@@ -51,7 +51,7 @@ def force_prefix(
     origins: Int[Array, "B N"],
     tokens: Int[Array, "B N"],
 ) -> tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]]:
-    """The best continuations; where a token is given, each hypothesis with that alone, which has
+    """The best continuations; where a token is forced, each hypothesis with this token alone, of
     the log-probability `given`."""
     beam = given.shape[1]
     alone = jnp.full_like(totals, -jnp.inf).at[:, :beam].set(given)
@@ -82,7 +82,7 @@ def repeated_ends(
 def present(
     tokens: Int[Array, "B W L"], counts: Bool[Array, "B W L"], vocab: int
 ) -> Bool[Array, "B W V"]:
-    """Which tokens of the vocabulary are among those that count."""
+    """Which tokens of the vocabulary are among `tokens`, where `counts` is true."""
 
     def of_one(tokens, counts):
         return jnp.zeros(vocab, bool).at[tokens].max(counts)

@@ -28,7 +28,7 @@ Caches = tuple[DecodeCache, ...]
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models that decode together: what is static of them, and their parameters."""
+    """Models that decode together: their configs, which are static, and their parameters."""
 
     models: tuple[ModelConfig, ...]
     params: tuple[Params, ...]

@@ -1,4 +1,4 @@
-"""What an encoder alone says of a text: the words in its blanks, or its class."""
+"""An encoder alone: the words for the masks of a text, or its class."""
 
 import re
 import warnings
@@ -12,22 +12,21 @@ from jax import Array
 from jaxtyping import Float, Int
 
 from transformer.config import Config, ModelConfig
-from transformer.data.batching import pad_sources
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.batches import LENGTHS, last_position, longest_text, round_up
+from transformer.decoding.batches import longest_text, pad_batch
 from transformer.decoding.lines import one_line
 from transformer.model.batch import BOS, EOS, PAD, UNK, Batch
 from transformer.model.encoder_decoder import predict
 from transformer.model.params import Params
 
-BLANK = re.compile(r"_{2,}")
-"""A blank in a text: two underscores or more."""
+MASK = re.compile(r"_{2,}")
+"""How a text marks a word to be predicted: two underscores or more."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A word, or a class, and its probability; "##" before what goes on with the word before."""
+    """A word, or a class, and its probability; "##" before a piece that continues a word."""
 
     word: str
     probability: float
@@ -36,16 +35,16 @@ class Prediction:
 def fill_mask(
     config: Config, params: Params, tokenizers: Tokenizers, texts: Sequence[str], count: int
 ) -> list[list[list[Prediction]]]:
-    """For each text, for each of its blanks, the `count` likeliest words or pieces of words.
+    """For each text and each of its masks the `count` likeliest words or pieces of words.
 
-    A text that is longer than `decode.max_source_length`, or than learned positions reach, is cut,
-    with a warning, and so are its blanks.
+    A text that is longer than `decode.max_source_length` or the learned positions is cut, with a
+    warning, and has no predictions for masks after the cut.
     """
     tokenizer = tokenizers.source
-    asked = [with_masks(tokenizer, one_line(text)) for text in texts]
-    rows = [_fitting(config, ids) for ids, _ in asked]
+    masked = [with_masks(tokenizer, one_line(text)) for text in texts]
+    rows = [_fitting(config, ids) for ids, _ in masked]
     found = []
-    for (_, places), row, logits in zip(asked, rows, logits_of(config, params, rows)):
+    for (_, places), row, logits in zip(masked, rows, logits_of(config, params, rows)):
         words = logits.copy()
         words[:, [PAD, BOS, EOS, UNK]] = -np.inf  # which are no words
         seen = [place for place in places if place < len(row)]
@@ -56,7 +55,7 @@ def fill_mask(
 def classify(
     config: Config, params: Params, tokenizers: Tokenizers, texts: Sequence[str], count: int
 ) -> list[list[Prediction]]:
-    """For each text its `count` likeliest classes; PAD is none. Texts are cut as by `fill_mask`."""
+    """For each text its `count` likeliest classes. Texts are cut as by `fill_mask`."""
     names = tokenizers.target.names
     found = []
     rows = [_fitting(config, ids) for ids in tokenizers.source.encode([*map(one_line, texts)])]
@@ -66,22 +65,22 @@ def classify(
 
 
 def with_masks(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:
-    """The tokens of a text, UNK for each blank, and where the blanks are."""
+    """The tokens of a text, UNK for each mask, and the places of the masks."""
     ids: list[int] = []
     places = []
-    for number, part in enumerate(BLANK.split(text)):
+    for number, part in enumerate(MASK.split(text)):
         if number:
             places.append(len(ids))
             ids.append(UNK)
         tokens = tokenizer.encode([part])[0]
-        # SentencePiece begins every text with a space, which one behind a blank may not have.
+        # SentencePiece begins every text with a space, which there may not be after a mask.
         begins_with_space = tokens and tokenizer.pieces(tokens[:1]) == ["\u2581"]
         ids += tokens[1:] if number and begins_with_space and part[:1] != " " else tokens
     return ids, places
 
 
 def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
-    """Pieces without what marks the beginning of a word, or with what marks that it is none."""
+    """Pieces that begin a word, without its mark; the others after "##"."""
     return [
         piece.removeprefix("\u2581") or piece if piece.startswith("\u2581") else f"##{piece}"
         for piece in tokenizer.pieces(ids)
@@ -98,7 +97,7 @@ def _best(
 
 
 def _fitting(config: Config, ids: list[int]) -> list[int]:
-    """The tokens of a text, or as many as are read, EOS beside them."""
+    """The tokens of a text, or as many of the first ones as are read together with EOS."""
     longest = longest_text([config.model], config.decode)
     if len(ids) > longest:
         warnings.warn(
@@ -112,14 +111,11 @@ def _fitting(config: Config, ids: list[int]) -> list[int]:
 def logits_of(
     config: Config, params: Params, rows: Sequence[list[int]]
 ) -> Iterator[Float[np.ndarray, "T V"]]:
-    """The logits of each row of tokens, which must not be too long, in batches of like shapes."""
+    """The logits of each row of tokens, which must not be too long, computed in batches."""
     size = config.decode.batch_sentences
     for start in range(0, len(rows), size):
         batch = rows[start : start + size]
-        length = round_up(max(map(len, batch)) + 1, LENGTHS)
-        source = pad_sources(
-            batch, 1 << (len(batch) - 1).bit_length(), min(length, last_position([config.model]))
-        )
+        source = pad_batch([config.model], config.decode, batch)
         yield from np.asarray(_predicted(config.model, params, source))[: len(batch)]
 
 

@@ -1,4 +1,4 @@
-"""Prompts in, continuations out: what a decoder alone makes of the beginning of a text."""
+"""Prompts in, continuations out: a decoder alone continues texts."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from transformer.config import Config, DecodeConfig, GenerateConfig, ModelConfig
 from transformer.data.batching import pad
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
-from transformer.decoding.batches import last_position, longest_text, round_up
+from transformer.decoding.batches import last_position, longest_text, power_of_two, round_up
 from transformer.decoding.continuous import (
     State,
     ensure_capacity,
@@ -24,10 +24,10 @@ from transformer.decoding.continuous import (
     search_until_pause,
 )
 from transformer.decoding.ensemble import Caches, Ensemble, make_ensemble
-from transformer.decoding.lines import continued, one_line
+from transformer.decoding.lines import continued, distinct, one_line
 from transformer.decoding.sampling import Choice, Sampling, start_sampling
-from transformer.decoding.search import IMPOSSIBLE, BeamSearch, SearchResult, keep_more, start
-from transformer.model.batch import BOS, EOS, PAD
+from transformer.decoding.search import BeamSearch, SearchResult, keep_more, start
+from transformer.model.batch import BOS, EOS
 from transformer.model.cached_decoder import FIRST_CAPACITY, init_cache, prefill
 from transformer.model.params import Params
 
@@ -39,8 +39,8 @@ PROMPT_LENGTHS = (8, 16, 32, 64, 128, 256)
 class Generator:
     """A language model, or several of one vocabulary, and how they continue a text.
 
-    With `lines`, EOS is the end of a line in a longer text (`data.windows`) and not of the text:
-    what is drawn goes on behind it.
+    With `lines`, EOS ends a line of a longer text (`data.windows`) and not the text: samples
+    continue after it.
     """
 
     ensemble: Ensemble
@@ -55,8 +55,8 @@ class Generator:
         return self.settings.beam_size or self.settings.samples
 
     @property
-    def prompts_at_once(self) -> int:
-        """As many rows as a translator has sentences."""
+    def batch_prompts(self) -> int:
+        """Prompts of a batch, which has as many rows as a translator has sentences."""
         return max(1, self.decode.batch_sentences // self.width)
 
     @property
@@ -77,8 +77,8 @@ class Generator:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A text with its beginning, and the log-probability of what was added, in nats; `truncated` if
-    it ends before its end and before `max_tokens`, since learned positions reach no further."""
+    """A text with its prompt, and the log-probability of what was added, in nats; `truncated` if
+    learned positions ended before EOS and before `max_tokens`."""
 
     text: str
     log_prob: float
@@ -98,18 +98,17 @@ def continuations(
     generator: Generator, prompts: Sequence[str], numbers: Sequence[int] | None = None
 ) -> list[list[Continuation]]:
     """`samples` continuations of each prompt, or the best `beam_size` that a search finds, best
-    first, no two of one text.
+    first, no two of the same text.
 
-    What is drawn for a prompt depends on the seed and its number (its place, if there are no
-    `numbers`), not on the others. Of a prompt that is longer than `decode.max_source_length`, or
-    than learned positions reach, the end is read, with a warning; texts that end where learned
-    positions do are counted in another.
+    The samples of a prompt depend on the seed and its number (its place, without `numbers`), not on
+    other prompts. Of a prompt that is longer than `decode.max_source_length` or the learned
+    positions, the end is read, with a warning; another counts the truncated texts.
     """
     numbers = range(len(prompts)) if numbers is None else numbers
     encoded = [_fitting(generator, prompt) for prompt in prompts]
     found: list[list[Continuation]] = [[] for _ in prompts]
     order = iter(sorted(range(len(prompts)), key=lambda i: len(encoded[i])))
-    while batch := list(islice(order, generator.prompts_at_once)):
+    while batch := list(islice(order, generator.batch_prompts)):
         state = _start(generator, [encoded[i] for i in batch], [numbers[i] for i in batch])
         result = search_to_end(generator.ensemble, generator.method, state)
         for row, i in enumerate(batch):
@@ -123,13 +122,13 @@ def _warn_of_truncated(generator: Generator, count: int) -> None:
         last = last_position(generator.ensemble.models)
         warnings.warn(
             f"{count:,} texts end where the positions of the model do, after {last:,} tokens "
-            "(model.max_positions): give shorter beginnings",
+            "(model.max_positions): use shorter prompts",
             stacklevel=3,
         )
 
 
 def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
-    """The first sample, part by part as it grows, its beginning first."""
+    """The first sample as it grows: the prompt, then what each token adds."""
     ids = _fitting(generator, prompt)
     state = _start(generator, [ids], [number])
     shown = ""
@@ -137,15 +136,15 @@ def stream(generator: Generator, prompt: str, number: int = 0) -> Iterator[str]:
         state = ensure_capacity(state)
         state, result = search_until_pause(generator.ensemble, generator.method, state, tokens=1)
         one = _read(generator, prompt, ids, result, 0)[0]
-        whole = one.text.rstrip("\ufffd")  # half a character, as long as its bytes are not complete
-        if whole.startswith(shown):
-            yield whole[len(shown) :]
-            shown = whole
+        text = one.text.rstrip("\ufffd")  # a character of which bytes are still missing
+        if text.startswith(shown):
+            yield text[len(shown) :]
+            shown = text
     _warn_of_truncated(generator, int(one.truncated))
 
 
 def _fitting(generator: Generator, prompt: str) -> list[int]:
-    """BOS and the tokens of a prompt, on one line, or its last ones."""
+    """BOS and the tokens of a prompt on one line, or as many of the last ones as are read."""
     [ids] = generator.tokenizer.encode([one_line(prompt)])
     most = longest_text(generator.ensemble.models, generator.decode)
     if len(ids) > most:
@@ -159,16 +158,15 @@ def _fitting(generator: Generator, prompt: str) -> list[int]:
 
 
 def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -> State:
-    """A search that has read all but the last tokens of prompts."""
+    """A search that has read all tokens of the prompts except the last."""
     settings, ensemble = generator.settings, generator.ensemble
     table, limits = _padded(generator, prompts)
     prompt = table[:, :-1]
     capacity = first_capacity(prompt.shape[1], prompt.shape[1] + settings.max_tokens)
     caches = _read_prompts(ensemble.models, generator.width, capacity, ensemble.params, prompt)
-    begun = caches, jnp.asarray(limits), settings.max_tokens
-    last = jnp.asarray(table[:, -1])
+    limits, last = jnp.asarray(limits), jnp.asarray(table[:, -1])
     if isinstance(generator.method, BeamSearch):
-        state = start(generator.method.settings, *begun, last)
+        state = start(generator.method.settings, caches, limits, settings.max_tokens, last)
         return state if settings.samples == 1 else keep_more(state, 2 * settings.beam_size)
     keys = np.resize(np.asarray(numbers, np.uint32), len(table))
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(settings.seed), keys)
@@ -178,12 +176,13 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
         top_p=jnp.float32(settings.top_p),
         end=jnp.int32(-1 if generator.lines else EOS),
     )
-    return start_sampling(choice, *begun, generator.width, last, keys)
+    length, samples = settings.max_tokens, generator.width
+    return start_sampling(choice, caches, limits, length, samples, last, keys)
 
 
 def first_capacity(taken: int, most: int) -> int:
-    """Tokens that a cache holds at first: `taken` and some more, so that doubling them comes to
-    `most`, and hardly beyond."""
+    """Tokens that a cache holds at first: more than `taken`, and such that doubling reaches `most`
+    and hardly more."""
     capacity = most
     while (half := -(-capacity // 2)) >= taken + FIRST_CAPACITY:
         capacity = half
@@ -193,10 +192,11 @@ def first_capacity(taken: int, most: int) -> int:
 def _padded(
     generator: Generator, prompts: list[list[int]]
 ) -> tuple[Int[np.ndarray, "B P"], Int[np.ndarray, "B"]]:
-    """One of few shapes, padding on the left; most tokens for each prompt, 0 without one."""
+    """The prompts as a table of one of few shapes, padded on the left; and the most tokens that are
+    added to each row, 0 for rows of padding."""
     last = last_position(generator.ensemble.models)
     length = min(round_up(max(map(len, prompts)), PROMPT_LENGTHS), last)
-    rows = min(1 << (len(prompts) - 1).bit_length(), generator.prompts_at_once)
+    rows = min(power_of_two(len(prompts)), generator.batch_prompts)
     limits = np.zeros(rows, np.int32)
     for row, ids in enumerate(prompts):
         limits[row] = min(generator.settings.max_tokens, _most_added(generator, ids))
@@ -204,7 +204,7 @@ def _padded(
 
 
 def _most_added(generator: Generator, prompt: list[int]) -> int:
-    """Tokens that learned positions allow behind a prompt. The last one that is chosen is never
+    """Tokens that learned positions allow after a prompt. The last one that is chosen is never
     read, so it needs no position."""
     return last_position(generator.ensemble.models) - len(prompt) + 1
 
@@ -217,7 +217,7 @@ def _read_prompts(
     params: tuple[Params, ...],
     prompts: Int[Array, "B P"],
 ) -> Caches:
-    """Caches that have read prompts at once, for `width` hypotheses of each."""
+    """Caches after reading the prompts in one pass, for `width` hypotheses of each."""
     return tuple(
         prefill(*member, init_cache(*member, None, len(prompts), capacity, width), prompts)
         for member in zip(models, params)
@@ -227,21 +227,22 @@ def _read_prompts(
 def _read(
     generator: Generator, typed: str, prompt: list[int], result: SearchResult, row: int
 ) -> list[Continuation]:
-    """What was found for one prompt; by a search, of those with one text the best."""
-    found: list[Continuation] = []
-    texts: set[str] = set()
-    known = _text(generator, prompt)
-    is_search = isinstance(generator.method, BeamSearch)
-    most = _most_added(generator, prompt)
-    for tokens, score in zip(result.tokens[row].tolist(), np.asarray(result.scores[row])):
-        if score > IMPOSSIBLE / 2:
-            added = tuple(token for token in tokens if token != PAD)
-            text = continued(typed, known, _text(generator, [*prompt, *added]))
-            if not (is_search and text in texts):
-                is_cut = most <= len(added) < generator.settings.max_tokens and added[-1] != EOS
-                found.append(Continuation(text, float(score), added, is_cut))
-            texts.add(text)
-    return found[: generator.width]
+    """What was found for one prompt; of a search, each text once."""
+    known, most = _text(generator, prompt), _most_added(generator, prompt)
+    found = result.hypotheses(row)
+    texts = [continued(typed, known, _text(generator, [*prompt, *added])) for added, _ in found]
+    pairs = [*zip(texts, found)]
+    if isinstance(generator.method, BeamSearch):
+        pairs = distinct(texts, found)
+    return [
+        Continuation(
+            text,
+            score,
+            tuple(added),
+            truncated=most <= len(added) < generator.settings.max_tokens and added[-1] != EOS,
+        )
+        for text, (added, score) in pairs[: generator.width]
+    ]
 
 
 def _text(generator: Generator, ids: list[int]) -> str:

@@ -1,4 +1,4 @@
-"""Lines of text, tables or JSON: what a model is asked, and how it answers."""
+"""Requests as lines of text, tables or JSON, and their answers."""
 
 import json
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ from transformer.errors import UserError
 
 Form = Literal["text", "tsv", "json"]
 FIELDS = ("text", "prefix", "translation")
-"""Those of a JSON object that are read."""
+"""Fields of a JSON object that are read."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A line of input: a text, what its translation is to begin with, or a translation to score."""
+    """A line of input: a text, the prefix of its translation, or a translation to score."""
 
     text: str
     prefix: str = ""
     translation: str = ""
     others: dict[str, Any] = field(default_factory=dict)
-    """The JSON object as it came, without an earlier answer."""
+    """All fields of the JSON object, without those of an earlier answer."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A translation and what is known of it; None where it was not asked for."""
+    """A translation and what was requested with it; None where it was not."""
 
     translation: str
     score: float | None = None
@@ -36,26 +36,24 @@ class Answer:
     log_probs: Sequence[float] | None = None
     alignment: str | None = None
     truncated: bool | None = None
-    """True if the limit of its length came before its end; otherwise None."""
+    """True if it reached its longest length without EOS; otherwise None."""
 
     def fields(self) -> dict[str, Any]:
-        """Those that are known, as JSON has them."""
+        """The fields that are not None, as JSON has them."""
         known = {name: value for name, value in vars(self).items() if value is not None}
-        rounded = {
-            name: round(n, 6) if isfinite(n) else None
-            for name, n in known.items()
-            if isinstance(n, float)
-        }
+        for name, value in known.items():
+            if isinstance(value, float):
+                known[name] = round(value, 6) if isfinite(value) else None
         if self.log_probs is not None:
-            rounded["log_probs"] = [round(n, 6) for n in self.log_probs]
-        return known | rounded
+            known["log_probs"] = [round(n, 6) for n in self.log_probs]
+        return known
 
 
 NO_ANSWER = Answer("", score=-inf)
-"""Stands for the translation of a line that has none."""
+"""Printed for a line that has no answer."""
 
 ANSWERED = {*Answer.__dataclass_fields__, "nbest", "error"} - {*FIELDS}
-"""Fields of an answer: those of an earlier one do not come back."""
+"""Fields of an answer: those of an earlier one are dropped."""
 
 
 def read_request(line: str, form: Form, scoring: bool) -> Request | None:
@@ -91,28 +89,26 @@ def _without_answer(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_object(text: str, name: str) -> dict[str, Any]:
-    """A JSON object that can be written again. Raises UserError naming the text that is none."""
+    """A JSON object that can be written again. Raises UserError for a text that is not one."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} is no JSON: {_reason(error)}") from error
+        raise UserError(f"{name} is not JSON: {_reason(error)}") from error
     if not isinstance(values, dict):
-        raise UserError(f'{name} is no JSON object, such as {{"text": "..."}}')
+        raise UserError(f'{name} is not a JSON object, such as {{"text": "..."}}')
     try:
         json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise UserError(
-            f"{name} holds half a character (such as \\ud83d alone): write it whole"
+            f"{name} has half a character (such as \\ud83d alone): write both halves"
         ) from None
     except ValueError:
-        raise UserError(
-            f"{name} holds a number that JSON has not, NaN or an infinite one"
-        ) from None
+        raise UserError(f"{name} has a number that JSON does not allow: NaN or infinity") from None
     return values
 
 
 def _reason(error: ValueError | RecursionError) -> str:
-    """Why a line is no JSON, without what only Python's programmers know."""
+    """Why a line is not JSON, in words for those who do not know Python."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} (character {error.pos + 1:,})"
     is_nested = isinstance(error, RecursionError)
@@ -120,8 +116,8 @@ def _reason(error: ValueError | RecursionError) -> str:
 
 
 def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:
-    """Lines of text for one request, counted from 0: the translation; of a list of the best, each
-    with number and score between bars, as Moses has them; with an alignment, that behind bars."""
+    """Lines of text for a request: the translation; in an n-best list each with the number of its
+    request, from 0, and its score, as Moses writes them; and the alignment after bars."""
     lines = []
     for answer in answers:
         text = answer.translation
@@ -135,14 +131,14 @@ def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:
 
 
 def as_scores(answer: Answer) -> str:
-    """A line for a translation that was scored: its log-probability, and the mean of its tokens."""
+    """A line for a scored translation: its log-probability, and the mean per token."""
     mean = answer.log_prob / max(len(answer.log_probs), 1)
     scores = f"{answer.log_prob:.6f}\t{mean:.6f}"
     return scores if answer.alignment is None else f"{scores}\t{answer.alignment}"
 
 
 def as_json(request: Request, answers: Sequence[Answer], listing: bool) -> str:
-    """A line of JSON for one request: its own fields, the best answer, and if asked for all."""
+    """A line of JSON for one request: its own fields, the best answer, and with `listing` all."""
     values = answers[0].fields()
     if listing:
         values["nbest"] = [answer.fields() for answer in answers]
@@ -151,12 +147,12 @@ def as_json(request: Request, answers: Sequence[Answer], listing: bool) -> str:
 
 def as_object(request: Request, answer: dict[str, Any]) -> str:
     """A line of JSON: the fields of the request, and those of the answer."""
-    asked = {"text": request.text} | ({"prefix": request.prefix} if request.prefix else {})
-    return json.dumps(asked | request.others | answer, ensure_ascii=False)
+    known = {"text": request.text} | ({"prefix": request.prefix} if request.prefix else {})
+    return json.dumps(known | request.others | answer, ensure_ascii=False)
 
 
 def as_error(line: str, form: Form, sentence: str) -> str:
-    """A line of JSON for a line without an answer: its own fields, if they can be read, and why."""
+    """A line of JSON for a line without an answer: its fields, if it can be read, and the error."""
     if form == "json":
         try:
             fields = _without_answer(read_object(line, "this"))

@@ -1,7 +1,7 @@
-"""Continuations drawn from a model's probabilities: another way to advance a search.
+"""Sampling from a model's probabilities, another `Method` of a search.
 
-W samples of each of B sentences are drawn side by side, each from its own key. What is drawn
-depends on the sentence's key alone, not on its neighbours.
+W samples of each of B sentences are drawn together. They depend on the sentence's key and not on
+other sentences.
 """
 
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ from transformer.decoding.search import (
 from transformer.model.batch import BOS, PAD
 
 ROUNDING = 1e-6
-"""What a sum of probabilities in float32 may lack: 0.5 and 0.3 are 0.8, and nothing more is drawn
-from with top_p 0.8."""
+"""The rounding error of a sum of probabilities in float32: 0.5 and 0.3 are 0.8, so that top_p 0.8
+allows no further token."""
 
 
 @struct.dataclass
 class Choice:
-    """What is drawn from: float32 and int32 scalars, arguments of the compiled program.
+    """The distribution to sample from: float32 and int32 scalars, arguments of compiled programs.
 
     temperature  divides the logits; 0: the likeliest token
-    top_k        among so many of the likeliest tokens; 0: all
-    top_p        then among the likeliest that together have at least this probability
+    top_k        number of likeliest tokens to sample from; 0: all
+    top_p        and of these the likeliest that together have at least this probability
     end          the token that ends a text, or -1 for none
     """
 
@@ -57,7 +57,7 @@ class SamplingState:
     limits     [B]        most tokens for each sentence
     done       [B]        sentences all of whose samples have ended, or reached the limit
     keys       [B]        random keys
-    choice     what is drawn from
+    choice     the distribution to sample from
     cache      the step function's own, with B * W rows
     """
 
@@ -82,7 +82,7 @@ def start_sampling(
     last: Int[Array, "B"],
     keys: Key[Array, "B"],
 ) -> SamplingState:
-    """Nothing drawn yet; `last` is the token to be read first."""
+    """The state before the first token; `last` is the token to read first."""
     shape = (limits.shape[0], samples)
     return SamplingState(
         position=jnp.zeros_like(limits),
@@ -100,17 +100,16 @@ def start_sampling(
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling as a way to advance its state, as `BeamSearch` is for a search; of the settings its
-    constraints count."""
+    """Sampling as a `Method`; it uses the constraints of the settings."""
 
     settings: DecodeConfig
 
     def advance(self, step: Step, reorder: Reorder, state: SamplingState) -> SamplingState:
-        """The samples by one token; none changes its place."""
+        """The state after one more token of each sample; samples are never reordered."""
         return draw(self.settings, step, state)
 
     def finish(self, state: SamplingState) -> SearchResult:
-        """The samples in no order; scores are their log-probabilities, as the model gives them."""
+        """The samples, not sorted; scores are their log-probabilities under the model."""
         return SearchResult(state.open, state.log_probs)
 
 
@@ -146,8 +145,8 @@ def draw(settings: DecodeConfig, step: Step, state: SamplingState) -> SamplingSt
 def restricted(choice: Choice, logits: Float[Array, "B W V"]) -> Float[Array, "B W V"]:
     """Logits over the temperature, minus infinity for tokens that may not be drawn.
 
-    top-k first (Fan et al., 2018), then top-p of what that leaves (Holtzman et al., 2020). Tokens
-    as likely as the last one that is in are in too.
+    top-k first (Fan et al., 2018), then top-p of these (Holtzman et al., 2020). Tokens that are as
+    likely as the last allowed one are allowed too.
     """
     logits = logits - logits.max(-1, keepdims=True)  # so that no temperature makes them infinite
     logits = logits / jnp.where(choice.temperature > 0, choice.temperature, 1)

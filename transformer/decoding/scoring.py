@@ -1,5 +1,4 @@
-"""Translations that are given, read in one go (teacher forcing): how likely they are, and where
-each token looks."""
+"""How likely given translations are, read at once (teacher forcing)."""
 
 import math
 from collections.abc import Sequence
@@ -18,9 +17,9 @@ from transformer.decoding.batches import longest_text, teacher_forced_batches
 from transformer.decoding.ensemble import Ensemble, make_ensemble
 from transformer.decoding.translator import Translator
 from transformer.errors import UserError
-from transformer.model.batch import BOS, EOS, PAD
-from transformer.model.encoder_decoder import decode, encode, logits
-from transformer.model.params import Params, output_layer
+from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.encoder_decoder import token_log_probs
+from transformer.model.params import Params
 
 
 def log_probabilities(
@@ -39,44 +38,21 @@ def token_log_probabilities(
 ) -> Float[np.ndarray, "B T"]:
     """Natural log-probability of each token of the targets, EOS included, given its source and the
     tokens before it; 0 at PAD."""
-    found = _token_log_probs(ensemble.models, ensemble.params, source, shifted(target), target)
+    found = _token_log_probs(ensemble.models, ensemble.params, source, target)
     return np.asarray(found)
 
 
-def attention_to_source(
-    ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
-) -> Float[np.ndarray, "B T S"]:
-    """How much is looked at each token of the source while each token of the targets, with EOS, is
-    predicted: the mean of all heads but those of the first layer, if there are more, and of the
-    models."""
-    return np.asarray(_attention(ensemble.models, ensemble.params, source, shifted(target)))
-
-
 @partial(jax.jit, static_argnums=0)
-def _token_log_probs(models, params, source, target_in, target) -> Float[Array, "B T"]:
-    def log_probs(model, params):
-        x, _, _ = decode(model, params, encode(model, params, source), target_in)
-        every = jax.nn.log_softmax(logits(output_layer(params), x))
-        return jnp.take_along_axis(every, target[..., None], axis=2)[..., 0]
-
-    each = jnp.stack([log_probs(*member) for member in zip(models, params)])
-    return jnp.where(target == PAD, 0, jax.nn.logsumexp(each, axis=0) - jnp.log(len(each)))
+def _token_log_probs(models, params, source, target) -> Float[Array, "B T"]:
+    batch = Batch(source, shifted(target), target)
+    each = [token_log_probs(*member, batch)[0] for member in zip(models, params)]
+    mean = jax.nn.logsumexp(jnp.stack(each), axis=0) - jnp.log(len(each))
+    return jnp.where(target == PAD, 0, mean)
 
 
-@partial(jax.jit, static_argnums=0)
-def _attention(models, params, source, target_in) -> Float[Array, "B T S"]:
-    def of_layers(model, params):
-        _, _, weights = decode(model, params, encode(model, params, source), target_in)
-        cross = [layer.cross for layer in weights]
-        return jnp.stack(cross[min(1, len(cross) - 1) :])
-
-    each = [of_layers(*member) for member in zip(models, params)]
-    return sum(layers.mean((0, 2)) for layers in each) / len(each)
-
-
-def shifted(target: Int[np.ndarray, "B T"]) -> Int[np.ndarray, "B T"]:
-    """What is read where these tokens are to be predicted: BOS and all but the last."""
-    return np.insert(target[:, :-1], 0, BOS, axis=1)
+def shifted(target: Int[Array, "B T"]) -> Int[Array, "B T"]:
+    """What the decoder reads to predict these tokens: BOS and all but the last."""
+    return jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Greedy and beam search over any step function; knows no Transformer.
 
-A step function reads one token a row and returns the logits for the next one:
+A step function reads one token per row and returns the logits of the next one:
 
     step(cache, tokens [R]) -> (logits [R, V], cache)
 
@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array
 from jaxtyping import Bool, Float, Int
@@ -38,14 +39,14 @@ class SearchState:
 
     position    [B]        tokens chosen so far
     last        [B, W]     the token chosen last, BOS at first
-    open        [B, W, L]  hypotheses that go on, PAD after `position`
+    open        [B, W, L]  unfinished hypotheses, PAD after `position`
     log_probs   [B, W]     their summed log-probabilities
     ended       [B, K, L]  the best hypotheses that ended in EOS, best first; K is W or more
-    scores      [B, K]     their normalised scores, IMPOSSIBLE where there is none
-    limits      [B]        most tokens for each sentence, EOS included
-    done        [B]        sentences that nothing can change any more
+    scores      [B, K]     their normalised scores, IMPOSSIBLE for missing ones
+    limits      [B]        most tokens of each sentence, EOS included
+    done        [B]        sentences whose result is final
     cache       the step function's own, with B * W rows
-    prefix      [B, P]     what translations begin with, PAD behind it; or None
+    prefix      [B, P]     the beginnings of the translations, then PAD; or None
     """
 
     position: Array
@@ -64,11 +65,17 @@ class SearchState:
 class SearchResult:
     """Hypotheses, best first: tokens [B, K, L] with EOS, then PAD; normalised scores [B, K].
 
-    Those that reached the limit without an end come behind all that ended.
+    Those that reached the limit without EOS rank after all that ended.
     """
 
     tokens: Array
     scores: Array
+
+    def hypotheses(self, row: int) -> list[tuple[list[int], float]]:
+        """The hypotheses of one sentence, as lists of tokens without PAD, with their scores."""
+        found = zip(np.asarray(self.tokens[row]).tolist(), np.asarray(self.scores[row]).tolist())
+        found = [(tokens, score) for tokens, score in found if score > IMPOSSIBLE / 2]
+        return [([token for token in tokens if token != PAD], score) for tokens, score in found]
 
 
 def start(
@@ -79,10 +86,11 @@ def start(
     last: Int[Array, "B"] | None = None,
     prefix: Int[Array, "B P"] | None = None,
 ) -> SearchState:
-    """Nothing chosen yet: one possible hypothesis a sentence, so that the beam does not repeat.
+    """The state before the first token: one possible hypothesis of each sentence, since equal ones
+    would stay equal.
 
-    `last` is the token to be read first: BOS, or the last one of a prompt whose others the cache
-    has read. `prefix` is what is to be chosen first, and counts in scores.
+    `last` is the token to read first: BOS, or the last one of a prompt of which the cache has read
+    the others. The tokens of `prefix` are chosen first, and count in scores.
     """
     shape = (limits.shape[0], config.beam_size)
     first = jnp.full(shape, BOS, jnp.int32) if last is None else jnp.tile(last[:, None], shape[1])
@@ -101,8 +109,8 @@ def start(
 
 
 def keep_more(state: SearchState, count: int) -> SearchState:
-    """A search that has not begun, with room for `count` ended hypotheses of a sentence. It finds
-    the same ones as before, and behind them others that ended on the way."""
+    """A search before its first token with `count` ended hypotheses per sentence: the same ones as
+    before, and after them others that ended meanwhile."""
     added = ((0, 0), (0, count - state.scores.shape[1]))
     return state.replace(
         ended=jnp.pad(state.ended, (*added, (0, 0)), constant_values=PAD),
@@ -112,7 +120,7 @@ def keep_more(state: SearchState, count: int) -> SearchState:
 
 @runtime_checkable
 class Method(Protocol):
-    """How a search goes on by one token, and what it has found by then."""
+    """How a search advances by one token, and its results so far."""
 
     def advance(self, step: Step, reorder: Reorder, state: State) -> State:
         """The state after one more token of each sentence that is not done."""
@@ -135,17 +143,17 @@ def search(
 
 
 def farthest(state: State) -> Int[Array, ""]:
-    """The most tokens that a sentence has which is not done."""
+    """The most tokens of an unfinished sentence."""
     return jnp.where(state.done, 0, state.position).max()
 
 
 def advance(
     config: DecodeConfig, step: Step, state: SearchState, reorder: Reorder, wanted: int = 1
 ) -> SearchState:
-    """Beam search by one token: the best hypotheses go on, and those among them with EOS end; a
-    sentence is done when its `wanted` best hypotheses are known."""
+    """Beam search by one token: the best hypotheses continue or end in EOS; a sentence is done when
+    its `wanted` best hypotheses are known."""
     batch, beam = state.last.shape
-    # Twice the beam: even if half of them end here, enough are left to go on.
+    # Twice the beam: even if half of them end here, enough are left to continue.
     totals, origins, tokens, cache = _best_next(config, step, state, 2 * beam)
     sequences = appended(
         jnp.take_along_axis(state.open, origins[..., None], 1), state.position, tokens
@@ -232,7 +240,7 @@ def _next_logits(
 def appended(
     sequences: Int[Array, "B N L"], position: Int[Array, "B"], tokens: Int[Array, "B N"]
 ) -> Int[Array, "B N L"]:
-    """The sequences with one more token each, behind the first `position` ones."""
+    """The sequences with one more token each, after the first `position` ones."""
     is_here = jnp.arange(sequences.shape[-1]) == position[:, None, None]
     return jnp.where(is_here, tokens[..., None], sequences)
 
@@ -251,7 +259,7 @@ def _keep_ended(
 
 
 def _moved_on(config: DecodeConfig, state: SearchState, wanted: int, **changes: Any) -> SearchState:
-    """The next state; whatever has been found for a sentence that is done stays as it is."""
+    """The next state; the results of finished sentences stay as they are."""
     cache = changes.pop("cache")
     changes["position"] = state.position + 1
     kept = {
@@ -268,7 +276,7 @@ def normalise(config: DecodeConfig, log_prob: Array, length: Array) -> Array:
 
 
 def length_penalty(config: DecodeConfig, length: Array | float) -> Array | float:
-    """What the log-probability of so many tokens is divided by."""
+    """What the log-probability of `length` tokens is divided by."""
     penalty = (5 + length) / 6 if config.normalisation == "gnmt" else length
     return penalty**config.alpha
 
@@ -290,7 +298,7 @@ def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array
 
 
 def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
-    """The ended hypotheses, best first; behind them the open ones that have reached the limit."""
+    """The ended hypotheses, best first; after them the open ones that have reached the limit."""
     is_whole = (state.open != PAD).sum(-1) >= state.limits[:, None]
     open_scores = normalise(config, state.log_probs, state.limits[:, None])
     is_possible = is_whole & (state.log_probs > IMPOSSIBLE / 2)
@@ -308,10 +316,8 @@ def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
 
 @dataclass(frozen=True)
 class BeamSearch:
-    """Beam search, or greedy search, as a way to advance a search state (`Sampling` is another).
-
-    `wanted` of the hypotheses are asked for, the best ones.
-    """
+    """Beam search, or greedy search, as a `Method` (`Sampling` is another), for the `wanted` best
+    hypotheses."""
 
     settings: DecodeConfig
     wanted: int = 1

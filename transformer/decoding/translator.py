@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from threading import Event
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.data.tags import read_source
@@ -23,8 +23,8 @@ from transformer.decoding.batches import (
     LONGEST,
     SEARCH_LENGTHS,
     SearchBatch,
-    in_series,
-    in_shares,
+    balance,
+    group_by_shape,
     last_position,
     longest_output,
     longest_prefix,
@@ -34,9 +34,15 @@ from transformer.decoding.batches import (
 )
 from transformer.decoding.continuous import search_continuously
 from transformer.decoding.ensemble import Ensemble, make_ensemble
-from transformer.decoding.lines import continued, one_line, outer_blanks, split_lines
+from transformer.decoding.lines import (
+    Line,
+    continued,
+    distinct,
+    one_line,
+    split_lines,
+    split_sentences,
+)
 from transformer.decoding.search import (
-    IMPOSSIBLE,
     BeamSearch,
     SearchResult,
     SearchState,
@@ -44,15 +50,14 @@ from transformer.decoding.search import (
     length_penalty,
     start,
 )
-from transformer.decoding.sentences import split_sentences
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache
 from transformer.model.encoder_decoder import encode, pad_memory
 from transformer.model.params import Params
 
-BATCHES_AT_ONCE = 2
-"""Searches side by side: while one is in an operation that uses a single core, the other has the
-rest."""
+WORKERS = 2
+"""Searches at the same time: while one is in an operation that uses a single core, the other has
+the rest."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Translator:
 @dataclass(frozen=True)
 class Hypothesis:
     """A translation: its text, its normalised score, its natural log-probability, and its tokens,
-    EOS included; `truncated` if it reached the limit of its length before its end."""
+    EOS included; `truncated` if it reached its longest length without EOS."""
 
     text: str
     score: float
@@ -76,36 +81,29 @@ class Hypothesis:
     truncated: bool = False
 
 
-EMPTY = Hypothesis("", 0.0, 0.0, ())
-"""What stands between the blanks of a blank line."""
-
-
 NO_PREFIX: tuple[list[int], str] = ([], "")
 
 
 class Part(NamedTuple):
     """What is translated at once: a line of a text, or a sentence of a line that is too long.
 
-    text    the number of the text
-    source  the tokens that are read
-    rest    those that were cut off
-    prefix  the tokens that the translation begins with
-    typed   the text of these; "" if some were cut off
-    copied  the translation, where that is the text itself: nothing is searched for; else ""
-    before  the blanks before the translation
-    after   the blanks behind it, and the separator of lines
-    repeated  tokens at the beginning that the text does not have there: the target tag of its
-              first part
+    number    of the text
+    source    the tokens that are read
+    rest      the tokens that were cut off
+    prefix    the tokens that the translation begins with
+    typed     the prefix as text; "" if some of it was cut off
+    copied    the translation, where that is the text itself and there is no search; otherwise ""
+    line      the text as it was typed, with what stands around it
+    repeated  tokens before those of the text: the target tag of an earlier line or sentence
     """
 
-    text: int
+    number: int
     source: list[int]
     rest: list[int]
     prefix: list[int]
     typed: str
     copied: str
-    before: str
-    after: str
+    line: Line
     repeated: int
 
 
@@ -124,10 +122,9 @@ def make_joint_translator(
 def translate(translator: Translator, sentences: Sequence[str]) -> list[str]:
     """The best translation of each text, in the order given, none dropped.
 
-    A text is translated line by line; its separators of lines, the blanks around its lines and its
-    blank lines stay as they are. A line that is longer than `decode.max_source_length`, or than
-    learned positions reach, is translated sentence by sentence; a sentence that is longer is cut,
-    with a warning.
+    A text is translated line by line; its separators, the whitespace around its lines and its blank
+    lines stay as they are. A line that is longer than `decode.max_source_length`, or than learned
+    positions reach, is translated sentence by sentence; a longer sentence is cut, with a warning.
     """
     return [best.text for best in best_hypotheses(translator, sentences)]
 
@@ -144,20 +141,20 @@ def hypotheses(
     prefixes: Sequence[str] | None = None,
 ) -> list[list[Hypothesis]]:
     """The `count` best translations of each text, best first, no two the same; of a blank text
-    itself. A search may find fewer, and of a text in several parts there is one. Otherwise as
-    `translate`. `prefixes`: what the translations begin with, as it is written there."""
+    itself. A search may find fewer, and there is one of a text in several parts. Otherwise as
+    `translate`. `prefixes` are the beginnings of the translations."""
     parts = split(translator, sentences, prefixes)
-    found = [[replace(EMPTY, text=part.copied) if part.copied else EMPTY] for part in parts]
-    # Of a longer list some may have the same text, so that the whole beam is wanted.
+    found = [[Hypothesis(part.copied, 0.0, 0.0, ())] for part in parts]
+    # Several hypotheses may have the same text, so a longer list needs the whole beam.
     wanted = 1 if count == 1 else translator.settings.beam_size
-    for number, tokens, scores in _searched(translator, parts, wanted):
-        found[number] = _distinct(translator, parts[number], tokens, scores, count)
-    of_texts = groupby(zip(parts, found), lambda pair: pair[0].text)
+    for number, result in _search(translator, parts, wanted):
+        found[number] = _distinct(translator, parts[number], result, count)
+    of_texts = groupby(zip(parts, found), lambda pair: pair[0].number)
     return [_joined(translator, *zip(*of_text)) for _, of_text in of_texts]
 
 
 def truncation(translator: Translator, count: int, total: int) -> str:
-    """The sentence that says how many translations are truncated, and what allows longer ones."""
+    """How many translations are truncated, and which setting allows longer ones, as a sentence."""
     models, settings = translator.ensemble.models, translator.settings
     remedy = "raise decode.max_length" if settings.max_length else "raise decode.max_extra_length"
     if last_position(models) < LONGEST:
@@ -168,21 +165,13 @@ def truncation(translator: Translator, count: int, total: int) -> str:
 
 
 def _distinct(
-    translator: Translator,
-    part: Part,
-    tokens: Int[np.ndarray, "K L"],
-    scores: Float[np.ndarray, "K"],
-    count: int,
+    translator: Translator, part: Part, found: list[tuple[list[int], float]], count: int
 ) -> list[Hypothesis]:
-    """At most `count` of the hypotheses, best first: of those with one text the best."""
-    rows = [row for row, score in zip(tokens.tolist(), scores) if score > IMPOSSIBLE / 2]
-    rows = rows[:1] if count == 1 else rows
-    found: dict[str, Hypothesis] = {}
-    for text, score, row in zip(_texts(translator, part, rows), scores, rows):
-        if text not in found and len(found) < count:
-            kept = [token for token in row if token != PAD]
-            found[text] = _hypothesis(translator, part, text, float(score), kept)
-    return [*found.values()]
+    """At most `count` hypotheses of different texts, best first."""
+    found = found[:1] if count == 1 else found
+    texts = _texts(translator, part, [tokens for tokens, _ in found])
+    best = islice(distinct(texts, found), count)
+    return [_hypothesis(translator, part, text, score, tokens) for text, (tokens, score) in best]
 
 
 def _hypothesis(
@@ -200,36 +189,28 @@ def _hypothesis(
 def _joined(
     translator: Translator, parts: Sequence[Part], found: Sequence[list[Hypothesis]]
 ) -> list[Hypothesis]:
-    """The translations of a text from those of its parts: of several, the best of each. All tokens
-    stay, and each part but the last ends in EOS."""
+    """The translations of a text from those of its parts; of several parts the best of each, with
+    all tokens, each part but the last ending in EOS."""
     if len(parts) == 1:
-        [part], [of_part] = parts, found
-        if not (part.before or part.after):
-            return of_part
-        return [replace(one, text=_laid_out(part, one.text)) for one in of_part]
-    best = [first for first, *_ in found]
-    tokens: list[int] = []
-    for one in best[:-1]:
-        tokens += one.tokens if one.tokens[-1:] == (EOS,) else (*one.tokens, EOS)
-    tokens += best[-1].tokens
+        [part], [hypotheses] = parts, found
+        return [replace(one, text=part.line.around(one.text)) for one in hypotheses]
+    *before, last = best = [first for first, *_ in found]
+    ended = [one.tokens if one.tokens[-1:] == (EOS,) else (*one.tokens, EOS) for one in before]
+    tokens = (*chain.from_iterable(ended), *last.tokens)
     log_prob = sum(one.log_prob for one in best)
     return [
         Hypothesis(
-            "".join(_laid_out(part, one.text) for part, one in zip(parts, best)),
+            "".join(part.line.around(one.text) for part, one in zip(parts, best)),
             float(log_prob / length_penalty(translator.settings, max(1, len(tokens)))),
             log_prob,
-            tuple(tokens),
+            tokens,
             any(one.truncated for one in best),
         )
     ]
 
 
-def _laid_out(part: Part, text: str) -> str:
-    return part.before + (text.lstrip() if part.before else text) + part.after
-
-
 def _texts(translator: Translator, part: Part, rows: Sequence[Sequence[int]]) -> list[str]:
-    """One line each, which begins with the prefix as it was typed."""
+    """The texts of tokens, on one line each, beginning with the prefix as it was typed."""
     texts = [one_line(text) for text in translator.tokenizers.target.decode(rows)]
     if not part.typed:
         return texts
@@ -240,9 +221,10 @@ def _texts(translator: Translator, part: Part, rows: Sequence[Sequence[int]]) ->
 def split(
     translator: Translator, sentences: Sequence[str], prefixes: Sequence[str] | None = None
 ) -> list[Part]:
-    """The lines of the texts as tokens, those that are too long in parts, each with the target
-    tag."""
-    source, setting, longest = translator.tokenizers.source, *_longest_source(translator)
+    """The texts in parts, as tokens: lines, or sentences of lines that are too long, each with the
+    target tag."""
+    source = translator.tokenizers.source
+    longest = longest_text(translator.ensemble.models, translator.settings)
     copies = translator.settings.copy_without_letters
     parts: list[Part] = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
@@ -255,26 +237,38 @@ def split(
             for place, (text, row) in enumerate(zip(cut, rows), start=1):
                 prefix, typed = beginning if row else NO_PREFIX
                 beginning = NO_PREFIX if row else beginning
-                before, core, after = outer_blanks(text)
-                before = "" if typed else before
-                after += separator if place == len(cut) else ""
-                is_copied = copies and not (prefix or typed or has_letters(core))
+                typed_line = Line.of(text, separator if place == len(cut) else "")
+                is_copied = copies and not (prefix or typed or has_letters(text))
                 if len(row) > longest and not is_copied:
-                    warnings.warn(
-                        f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
-                        f"{text[:60]!r} ...",
-                        stacklevel=4,
+                    _warn_of_cut(translator, row, longest, text)
+                parts.append(
+                    Part(
+                        number,
+                        row[:longest],
+                        row[longest:],
+                        prefix,
+                        typed,
+                        copied=typed_line.text if is_copied else "",
+                        line=typed_line._replace(before="") if typed else typed_line,
+                        repeated=int(repeated if place == 1 else bool(tag)),
                     )
-                read = row[:longest], row[longest:]
-                given = prefix, typed, core if is_copied else ""
-                added = int(repeated if place == 1 else bool(tag))
-                parts.append(Part(number, *read, *given, before, after, added))
+                )
     return parts
 
 
+def _warn_of_cut(translator: Translator, row: list[int], longest: int, text: str) -> None:
+    is_own = longest == translator.settings.max_source_length
+    setting = "decode.max_source_length" if is_own else "model.max_positions"
+    warnings.warn(
+        f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
+        f"{text[:60]!r} ...",
+        stacklevel=5,
+    )
+
+
 def _tagged_lines(source: Tokenizer, text: str) -> list[tuple[str, str, str, bool]]:
-    """For each line of a text its target tag, or that of the line before; its text; the separator
-    behind it; and whether the tag is that of the line before."""
+    """For each line of a text its target tag, or that of an earlier line; its text; the separator
+    after it; and whether the tag is that of an earlier line."""
     lines, tag = [], ""
     for line, separator in split_lines(text) or [("", "")]:
         own, _ = source.split_tag(line)
@@ -288,7 +282,7 @@ def _tagged_lines(source: Tokenizer, text: str) -> list[tuple[str, str, str, boo
 
 
 def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[tuple[list[int], str]]:
-    """As tokens, as many as there is room for, and the text of these where it is all of it."""
+    """Prefixes as tokens, as many as fit, and as text if all of them do."""
     longest = longest_prefix(translator.ensemble.models, translator.settings)
     rows = translator.tokenizers.target.encode([*map(one_line, prefixes)])
     for prefix, row in zip(prefixes, rows):
@@ -304,43 +298,37 @@ def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[tuple[lis
     ]
 
 
-def _longest_source(translator: Translator) -> tuple[str, int]:
-    """The most tokens of a source, without EOS, and the setting that says so."""
-    longest = longest_text(translator.ensemble.models, translator.settings)
-    is_own = longest == translator.settings.max_source_length
-    return "decode.max_source_length" if is_own else "model.max_positions", longest
-
-
-def _searched(
+def _search(
     translator: Translator, parts: list[Part], wanted: int
-) -> Iterator[tuple[int, Int[np.ndarray, "W L"], Float[np.ndarray, "W"]]]:
-    """For each part that is to be searched its number, and the hypotheses that were found."""
+) -> Iterator[tuple[int, list[tuple[list[int], float]]]]:
+    """For each part that needs a search its number and its hypotheses, tokens and score."""
     ensemble, settings = translator.ensemble, translator.settings
     sources = [[] if part.copied else part.source for part in parts]
     prefixes = [part.prefix for part in parts]
     batches = search_batches(ensemble.models, settings, sources, prefixes)
     is_over = Event()
 
-    def asked(series: list[SearchBatch]) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        for batch in series:
+    def inputs(batches: list[SearchBatch]) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        for batch in batches:
             if is_over.is_set():
                 raise CancelledError
             yield batch.source, batch.prefix
 
-    def search_for(share: list[SearchBatch]) -> list[tuple[SearchBatch, SearchResult]]:
+    def search_all(batches: list[SearchBatch]) -> list[tuple[SearchBatch, SearchResult]]:
         found = []
-        for series in in_series(share):
-            found += zip(series, search_series(ensemble, settings, asked(series), wanted))
+        for group in group_by_shape(batches):
+            found += zip(group, search_series(ensemble, settings, inputs(group), wanted))
         return found
 
-    with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
-        shares = in_shares(batches, BATCHES_AT_ONCE)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        work = [pool.submit(search_all, own) for own in balance(batches, WORKERS)]
         try:
-            for share in as_completed([pool.submit(search_for, share) for share in shares]):
-                for batch, result in share.result():
-                    yield from zip(batch.numbers, result.tokens, result.scores)
+            for one in as_completed(work):
+                for batch, result in one.result():
+                    for row, number in enumerate(batch.numbers):
+                        yield number, result.hypotheses(row)
         finally:
-            is_over.set()  # for Ctrl-C and errors, which would else wait until all is translated
+            is_over.set()  # after Ctrl-C or an error the other worker stops at its next batch
 
 
 def search_batch(
@@ -350,8 +338,8 @@ def search_batch(
     wanted: int = 1,
     prefix: Int[np.ndarray | Array, "B P"] | None = None,
 ) -> SearchResult:
-    """Encodes a batch and searches for the `wanted` best translations, which begin with `prefix`;
-    rows of padding cost no steps."""
+    """Encodes a batch and searches for the `wanted` best translations, which begin with `prefix`.
+    Rows of padding take no steps."""
     [result] = search_series(ensemble, settings, [(source, prefix)], wanted)
     return result
 
@@ -362,12 +350,12 @@ def search_series(
     batches: Iterable[tuple[Array | np.ndarray, Array | np.ndarray | None]],
     wanted: int,
 ) -> list[SearchResult]:
-    """The same for the sources and prefixes of batches of one shape, each encoded when the turn is
-    its sentences'. Where more than one is wanted, up to twice the beam may be found."""
-    begun = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
+    """The same for sources and prefixes of several batches of one shape, each encoded when it is
+    needed. If more than one is wanted, up to twice the beam may be found."""
+    states = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
     if wanted > 1:
-        begun = (keep_more(state, 2 * settings.beam_size) for state in begun)
-    return search_continuously(ensemble, BeamSearch(settings, wanted), begun)
+        states = (keep_more(state, 2 * settings.beam_size) for state in states)
+    return search_continuously(ensemble, BeamSearch(settings, wanted), states)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -378,22 +366,22 @@ def begin_search(
     source: Int[Array, "B S"],
     prefix: Int[Array, "B P"] | None = None,
 ) -> SearchState:
-    """The sentences encoded, and a search that has not begun.
+    """The sentences encoded, and their search before its first token.
 
-    What the search is given has few lengths, so that it is compiled for few shapes.
+    Its inputs have few lengths, so that it is compiled for few shapes.
     """
     memories = [encode(model, member, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
-    reach = round_up(source.shape[1], SEARCH_LENGTHS)
+    length = round_up(source.shape[1], SEARCH_LENGTHS)
     given = 0
     if prefix is not None:
         given = (prefix != PAD).sum(1)
-        reach = max(reach, round_up(prefix.shape[1], SEARCH_LENGTHS))
+        length = max(length, round_up(prefix.shape[1], SEARCH_LENGTHS))
     limits = longest_output(models, settings, tokens, given)
     limits = jnp.where(tokens > 0, limits, 0)
     caches = tuple(
-        init_cache(*member, pad_memory(memory, reach), len(source), 0, settings.beam_size)
+        init_cache(*member, pad_memory(memory, length), len(source), 0, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
-    max_length = longest_output(models, settings, reach)
+    max_length = longest_output(models, settings, length)
     return start(settings, caches, limits, max_length, prefix=prefix)

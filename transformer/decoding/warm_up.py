@@ -1,4 +1,4 @@
-"""What a translator will be asked for, compiled before it is asked."""
+"""Searches compiled before the first request."""
 
 from collections.abc import Sequence
 from itertools import pairwise, product
@@ -29,28 +29,28 @@ class SearchShape(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """How long the text is, or its translation, that needs this shape."""
+        """Tokens of the text, or of its translation, that needs this shape."""
         return max(self.length, self.capacity)
 
 
 def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchShape]:
-    """The shapes of searches for so many texts at once, the shortest first, as far as LENGTHS."""
+    """The shapes of searches for these numbers of texts, shortest first, as far as LENGTHS."""
     models, settings = translator.ensemble.models, translator.settings
     longest, positions = longest_text(models, settings) + 1, last_position(models)  # EOS
     found, known = [], set()
     for length in [length for before, length in pairwise((0, *LENGTHS)) if before < longest]:
-        reach, capacities = round_up(length, SEARCH_LENGTHS), [FIRST_CAPACITY]
-        most = longest_output(models, settings, reach)
+        padded, capacities = round_up(length, SEARCH_LENGTHS), [FIRST_CAPACITY]
+        most = longest_output(models, settings, padded)
         # Searches have fewer lengths than texts.
-        while reach not in known and capacities[-1] < most:
+        while padded not in known and capacities[-1] < most:
             capacities.append(2 * capacities[-1])
-        known.add(reach)
+        known.add(padded)
         found += map(SearchShape._make, product(rows, [min(length, positions)], capacities))
     return sorted(found, key=lambda shape: (shape.tokens, shape))
 
 
 def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> None:
-    """Compiles what a search of this shape for the `wanted` best runs, without searching."""
+    """Compiles the programs of a search of this shape for the `wanted` best, without searching."""
     ensemble, settings = translator.ensemble, translator.settings
     source = pad_sources([[UNK] * (shape.length - 1)] * shape.rows, shape.rows, shape.length)
     state = begin_search(ensemble.models, settings, ensemble.params, source, None)

@@ -5,19 +5,21 @@ https://aclanthology.org/W05-0908: approximate randomisation. Both are sacreBLEU
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sacrebleu.significance import PairedTest, Result
 
-from transformer.evaluation.scores import NAMES, Metric
+from transformer.config.settings import LOWER_IS_BETTER
+from transformer.evaluation.scores import METRICS, References
 
 SURE = 0.05
-"""A difference counts if both tests give it so small a probability to have come by chance."""
+"""A difference counts if both tests give it a smaller probability under chance."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of two translators, and the probability of such a difference by chance."""
+    """One metric of two translators, the probability of such a difference by chance, and a verdict
+    in words."""
 
     name: str
     first: float
@@ -25,16 +27,7 @@ class Comparison:
     bootstrap: float
     randomisation: float
     signature: str
-
-    @property
-    def verdict(self) -> str:
-        """In plain words."""
-        if max(self.bootstrap, self.randomisation) >= SURE:
-            return "no difference that this test set can show"
-        is_higher = self.first > self.second
-        return (
-            "the first is better" if is_higher != (self.name == "TER") else "the second is better"
-        )
+    verdict: str
 
     def __str__(self) -> str:
         return (
@@ -43,20 +36,12 @@ class Comparison:
             f"randomisation)\n  {self.signature}"
         )
 
-    def to_dict(self) -> dict[str, str | float]:
-        """For JSON: every field by its name, and the verdict in words."""
-        return asdict(self) | {"verdict": self.verdict}
-
 
 def compare(
-    first: Sequence[str],
-    second: Sequence[str],
-    references: Sequence[str],
-    metrics: Sequence[Metric],
-    more_references: Sequence[Sequence[str]] = (),
+    first: Sequence[str], second: Sequence[str], references: References
 ) -> list[Comparison]:
-    """Two lists of translations of the same sentences, by the metrics of scores.py; sacreBLEU's
-    numbers of samples (1,000 and 10,000) and its seed.
+    """Two lists of translations of the same sentences by each of METRICS; sacreBLEU's numbers of
+    samples (1,000 and 10,000) and its seed.
 
     sacreBLEU does not count samples whose difference is exactly as large. Without a difference that
     would be all of them, and the probability is 1. Of the 2^n ways to swap the n translations that
@@ -64,30 +49,32 @@ def compare(
     cannot give a probability below 2^(1 - n).
     """
     systems = [("first", list(first)), ("second", list(second))]
-    by_name = dict(zip(NAMES, metrics))
-    found = {
-        kind: PairedTest(systems, by_name, [*map(list, (references, *more_references))], kind)()
-        for kind in ("bs", "ar")
-    }
-    signatures, bootstrapped = found["bs"]
-    _, randomised = found["ar"]
+    made = {name: metric.make(references) for name, metric in METRICS.items()}
+    texts = [*map(list, references.texts)]
+    signatures, bootstrapped = PairedTest(systems, made, texts, "bs")()
+    _, randomised = PairedTest(systems, made, texts, "ar")()
     differing = sum(one != other for one, other in zip(first, second, strict=True))
     least = min(1.0, 2.0 ** (1 - differing))
-    return [
-        Comparison(
-            name,
-            float(scored[0].score),
-            float(scored[1].score),
-            _probability(scored),
+    found = []
+    for key, name in zip(METRICS, signatures):  # sacreBLEU's names, in the same order
+        chances = (
+            _probability(bootstrapped[name]),
             max(_probability(randomised[name]), least),
-            signatures[name].format(),
         )
-        for name, scored in bootstrapped.items()
-        if name != "System"
-    ]
+        scores = tuple(float(result.score) for result in bootstrapped[name])
+        said = verdict(*scores, max(chances), key in LOWER_IS_BETTER)
+        found.append(Comparison(name, *scores, *chances, signatures[name].format(), said))
+    return found
+
+
+def verdict(first: float, second: float, chance: float, lower_is_better: bool) -> str:
+    """In plain words, from two scores and the larger of the probabilities."""
+    if chance >= SURE:
+        return "no difference that this test set can show"
+    return f"the {'first' if (first > second) != lower_is_better else 'second'} is better"
 
 
 def _probability(results: Sequence[Result]) -> float:
-    """That of a difference as large by chance, of the results of both translators."""
+    """The probability of such a difference by chance, from the results of both translators."""
     first, second = results
     return 1.0 if first.score == second.score else float(second.p_value)

@@ -1,24 +1,23 @@
-"""Where a translator is good and where it is not: BLEU by length, and its best and worst."""
+"""Where a translator is good and where it is not: scores by length, and its best and worst."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
 
-from transformer.evaluation.scores import Score, measure
+from transformer.evaluation.scores import METRICS, References, Score, score
 
 GROUPS = 5
 
 
 class Group(NamedTuple):
     """Sentences of like length: tokens of the shortest and the longest source, how many there are,
-    BLEU, and characters written to those of the references."""
+    their scores, and characters written to those of the references."""
 
     shortest: int
     longest: int
     count: int
-    bleu: Score
+    scores: list[Score]
     ratio: float
 
 
@@ -33,95 +32,78 @@ class Example(NamedTuple):
 
 
 def groups_by_length(
-    lengths: Sequence[int],
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    metric: BLEU,
-    more_references: Sequence[Sequence[str]] = (),
+    lengths: Sequence[int], hypotheses: Sequence[str], references: References
 ) -> Iterator[Group]:
     """Fifths of the sentences, from the shortest sources to the longest.
 
-    `lengths` are of the sources in tokens. Fifths are about as sure as each other, which groups of
-    equal width are not; sentences of equal length stay together.
+    `lengths` are of the sources in tokens. Fifths have intervals of about the same width, which
+    groups of equal width have not; sentences of equal length stay together.
     """
     lengths = np.asarray(lengths)
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, GROUPS + 1), method="lower"))
     group = np.searchsorted(edges[1:-1], lengths, side="right")
     for number in np.unique(group):
-        chosen = np.flatnonzero(group == number)
-        ours, theirs = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
-        others = [[more[i] for i in chosen] for more in more_references]
-        bleu = measure(metric, ours, theirs, others)
+        chosen = np.flatnonzero(group == number).tolist()
+        ours, theirs = [hypotheses[i] for i in chosen], references.at(chosen)
         inside = lengths[chosen]
-        ratio = len("".join(ours)) / max(1, len("".join(theirs)))
-        yield Group(int(inside.min()), int(inside.max()), len(chosen), bleu, ratio)
+        ratio = len("".join(ours)) / max(1, len("".join(theirs.texts[0])))
+        yield Group(int(inside.min()), int(inside.max()), len(chosen), score(ours, theirs), ratio)
 
 
 def by_length(
-    lengths: Sequence[int],
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    metric: BLEU,
-    more_references: Sequence[Sequence[str]] = (),
+    lengths: Sequence[int], hypotheses: Sequence[str], references: References
 ) -> Iterator[str]:
-    """`groups_by_length` as lines of text."""
-    yield "length of the source    sentences    BLEU (95 % interval)    translation to reference"
-    for one in groups_by_length(lengths, hypotheses, references, metric, more_references):
-        low, high = one.bleu.low, one.bleu.high
-        span = f"{one.shortest} to {one.longest} tokens"
-        interval = "" if low is None else f"({low:.1f} to {high:.1f})"
+    """`groups_by_length` as lines of text, with the interval of the first score."""
+    groups = list(groups_by_length(lengths, hypotheses, references))
+    first, *others = (one.name for one in groups[0].scores)
+    columns = "".join(f"    {name}" for name in others)
+    yield (
+        f"length of the source    sentences    {first} (95 % interval){columns}    translation to "
+        "reference"
+    )
+    for group in groups:
+        first, *others = group.scores
+        span = f"{group.shortest} to {group.longest} tokens"
+        interval = f"({first.interval})" if first.interval else ""
+        columns = "".join(f"{one.value:>{len(one.name) + 4}.1f}" for one in others)
         yield (
-            f"{span:<20} {one.count:>12,}    {one.bleu.value:>4.1f} {interval:<21} {one.ratio:.2f}"
+            f"{span:<20} {group.count:>12,}    {first.value:>4.1f} {interval:<15}{columns}    "
+            f"{group.ratio:.2f}"
         )
 
 
 def worst_and_best(
-    sources: Sequence[str],
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    count: int,
-    more_references: Sequence[Sequence[str]] = (),
+    hypotheses: Sequence[str], references: References, count: int
 ) -> dict[str, list[Example]]:
     """The `count` "worst" and the `count` "best" translations, by chrF++ of each sentence, shown
     with the first reference.
 
     BLEU says little of single sentences: most have no four words in a row that agree.
     """
-    metric = CHRF(word_order=2)
-    rows = zip(hypotheses, references, *more_references)
+    metric, (texts, *_) = METRICS["chrf++"].make(references), references.texts
+    rows = zip(hypotheses, *references.texts)
     found = np.asarray([metric.sentence_score(ours, theirs).score for ours, *theirs in rows])
-    order = np.lexsort(([len(line) for line in references], found))  # of equals the shorter first
+    order = np.lexsort(([len(line) for line in texts], found))  # of equals the shorter first
     return {
         name: [
-            Example(int(i) + 1, float(found[i]), sources[i], references[i], hypotheses[i])
+            Example(int(i) + 1, float(found[i]), references.sources[i], texts[i], hypotheses[i])
             for i in chosen
         ]
         for name, chosen in (("worst", order[:count]), ("best", order[::-1][:count]))
     }
 
 
-def word_for_word(
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    more_references: Sequence[Sequence[str]] = (),
-) -> str:
+def word_for_word(hypotheses: Sequence[str], references: References) -> str:
     """How many translations are the reference itself, or one of them, as a sentence."""
-    rows = zip(hypotheses, references, *more_references)
-    equal, which = sum(ours in theirs for ours, *theirs in rows), "a" if more_references else "the"
+    equal = sum(ours in theirs for ours, *theirs in zip(hypotheses, *references.texts))
+    which = "a" if len(references.texts) > 1 else "the"
     return f"{equal:,} of {len(hypotheses):,} translations are {which} reference word for word"
 
 
-def extremes(
-    sources: Sequence[str],
-    references: Sequence[str],
-    hypotheses: Sequence[str],
-    count: int,
-    more_references: Sequence[Sequence[str]] = (),
-) -> str:
+def extremes(hypotheses: Sequence[str], references: References, count: int) -> str:
     """`worst_and_best` as text."""
-    blocks = [word_for_word(references, hypotheses, more_references)]
-    found = worst_and_best(sources, references, hypotheses, count, more_references)
-    for name, examples in found.items():
+    blocks = [word_for_word(hypotheses, references)]
+    for name, examples in worst_and_best(hypotheses, references, count).items():
         for one in examples:
             blocks.append(
                 f"{name}, chrF2++ {one.score:.1f}, line {one.line}\n  source     {one.source}\n"

@@ -1,4 +1,4 @@
-"""What eval.py finds of a run, kept in RUN/eval, and all of it as a table."""
+"""The results of eval.py, kept in RUN/eval, and all of them as a table."""
 
 import json
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ NAMES = {
     "max_source_length": "source{}",
     "dtype": "{}",
 }
-"""How file names tell the settings of `decode` that can change a translation."""
+"""How file names give the settings of `decode` that can change a translation."""
 
 
 def records(run: Path) -> Iterator[tuple[str, dict]]:
-    """The records of a run, each with the name of its file; what is none is passed over."""
+    """The records of a run, each with the name of its file; other files are skipped."""
     for path in sorted((run / "eval").glob("*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ def records(run: Path) -> Iterator[tuple[str, dict]]:
 
 
 def table(run: Path) -> str | None:
-    """All scores, in Markdown; None where there are none."""
+    """All scores as a table in Markdown; None if there are none."""
     rows = [row for name, record in records(run) for row in _rows(name, record)]
     return "\n".join([HEAD, *rows]) if rows else None
 
@@ -68,7 +68,7 @@ def _rows(name: str, record: dict) -> list[str]:
 def write_record(
     path: Path, record: dict, translations: list[str] | None, language: str
 ) -> list[str]:
-    """Writes PATH.json, and PATH.LANGUAGE if there are translations; the names of both."""
+    """Writes PATH.json, and PATH.LANGUAGE if there are translations; returns their names."""
     path.parent.mkdir(exist_ok=True)
     texts = {"json": json.dumps(record, indent=2)}
     if translations is not None:
@@ -79,14 +79,14 @@ def write_record(
 
 
 def own_path(path: Path, test_set: str) -> Path:
-    """The path, or where another test set of that name has been kept there, one with a number."""
+    """The path, or one with a number if results of another test set are kept there."""
     kept = {name: record["test_set"] for name, record in records(path.parents[1])}
     names = [path.name, *(f"{path.name}-{number}" for number in range(2, len(kept) + 3))]
     return path.with_name(next(n for n in names if kept.get(n, test_set) == test_set))
 
 
 def search_name(settings: DecodeConfig) -> str:
-    """Beam and alpha, and what else is not as by default, such as "beam4-alpha0.6-bfloat16"."""
+    """Beam, alpha and all settings that are not the default, such as "beam4-alpha0.6-bfloat16"."""
     default = vars(DecodeConfig()) | {"beam_size": None, "alpha": None}
     return "-".join(
         form.format(str(getattr(settings, name)).strip("(,)").replace(", ", "+"))

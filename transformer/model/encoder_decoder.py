@@ -35,6 +35,10 @@ from transformer.model.params import (
 )
 from transformer.model.primitives import contract
 
+POSITIONS = 2048
+"""Target positions whose logits exist at a time in `token_log_probs`, but at least one of each
+sentence."""
+
 
 class Memory(struct.PyTreeNode):
     """What the encoder hands to the decoder.
@@ -100,6 +104,24 @@ def predict(
 ) -> Float[Array, "B T V"]:
     """Logits at every position of `batch.target_out`, float32."""
     return logits(output_layer(params), output_states(config, params, batch, key))
+
+
+def token_log_probs(
+    config: ModelConfig, params: Params, batch: Batch
+) -> tuple[Float[Array, "B T"], Bool[Array, "B T"]]:
+    """The log-probability of each token of `batch.target_out`, and whether none is likelier. Values
+    at PAD mean nothing. Logits of all positions never exist together."""
+    x, output = output_states(config, params, batch), output_layer(params)
+
+    def at_position(column):
+        x, tokens = column
+        scores = logits(output, x[:, None])[:, 0]
+        chosen = jnp.take_along_axis(scores, tokens[:, None], 1)[:, 0]
+        return chosen - jax.nn.logsumexp(scores, -1), chosen == scores.max(-1)
+
+    columns, at_once = (x.swapaxes(0, 1), batch.target_out.T), max(1, POSITIONS // len(x))
+    log_probs, is_likeliest = jax.lax.map(at_position, columns, batch_size=at_once)
+    return log_probs.T, is_likeliest.T
 
 
 def output_states(

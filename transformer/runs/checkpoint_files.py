@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from transformer.config import TrainConfig
+from transformer.config.settings import LOWER_IS_BETTER
 from transformer.errors import UserError
 from transformer.machine.files import publish
 from transformer.model.params import by_name
@@ -207,7 +208,8 @@ def selection_score(scores: Mapping[str, float], best_by: str) -> float | None:
         return None
     if best_by == "auto":
         best_by = next(name for name in ("chrf", "bleu", "loss") if name in scores)
-    return -scores["loss"] if best_by == "loss" else scores.get(best_by)
+    score = scores.get(best_by)
+    return -score if score is not None and best_by in LOWER_IS_BETTER else score
 
 
 def any_score(scores: Mapping[str, float]) -> float:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from transformer.decoding.lines import one_line, outer_blanks, split_lines
+from transformer.decoding.lines import Line, one_line, split_lines
 from transformer.errors import UserError
 from transformer.serving.access import HEADERS, refused
 from transformer.serving.batcher import RequestBatcher
@@ -86,14 +86,6 @@ def as_json(value: Any) -> Response:
     return JSONResponse(value, headers=HEADERS)
 
 
-class Line(NamedTuple):
-    """A line of a text, and the whitespace around it, which stays as it is."""
-
-    before: str
-    text: str
-    after: str
-
-
 class Interface:
     """The endpoints."""
 
@@ -133,7 +125,7 @@ class Interface:
         service, [text] = self.services[name], self._texts([text])
         lines = [one_line(text)]
         if service.kind == "translator":
-            lines = service.tagged([line.text for line in split_text(text)], "")
+            lines = service.tagged([Line.of(*line).text for line in split_lines(text)], "")
         [answers] = await self._answers(request, service, service.options(fields), [lines])
         return as_json({"run": name, "kind": service.kind, "answers": answers})
 
@@ -151,18 +143,18 @@ class Interface:
             raise UserError("'format' must be text: markup would be translated like words")
         wanted = 1 + _alternatives(fields.get("alternatives"))
         options = service.options({"nbest": min(wanted, service.config.decode.beam_size)})
-        texts = [split_text(text) for text in self._texts(q)]
+        texts = [[Line.of(*line) for line in split_lines(text)] for text in self._texts(q)]
         tagged = [service.tagged([line.text for line in lines], tag) for lines in texts]
         found = [*zip(texts, await self._answers(request, service, options, tagged))]
         response: dict[str, list] = {
             "translatedText": [
-                "".join(put_back(line, one["translation"]) for line, one in zip(*pair))
+                "".join(line.around(one["translation"]) for line, one in zip(*pair))
                 for pair in found
             ]
         }
         if wanted > 1:  # of texts of one line
             response["alternatives"] = [
-                [put_back(lines[0], one["text"]) for one in answers[0].get("nbest", [])[1:]]
+                [lines[0].around(one["text"]) for one in answers[0].get("nbest", [])[1:]]
                 if len(lines) == 1
                 else []
                 for lines, answers in found
@@ -220,20 +212,6 @@ async def _while_connected(request: Request, awaitable: Awaitable) -> Any:
         return task.result()
     finally:
         task.cancel()
-
-
-def split_text(text: str) -> list[Line]:
-    """The lines of a text, with their separators."""
-    found = []
-    for line, separator in split_lines(text):
-        before, inner, after = outer_blanks(line)
-        found.append(Line(before, inner, after + separator))
-    return found
-
-
-def put_back(line: Line, text: str) -> str:
-    """Another text in the place of a line."""
-    return "".join(line._replace(text=text))
 
 
 def _check_limit(count: int, limit: int, unit: str) -> None:

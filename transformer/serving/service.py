@@ -18,7 +18,7 @@ from transformer.decoding.alignment import word_attention
 from transformer.decoding.batches import LENGTHS, longest_text, round_up
 from transformer.decoding.fill_mask import classify, fill_mask, with_masks
 from transformer.decoding.generator import Continuation, Generator, continuations, make_generator
-from transformer.decoding.sentences import split_sentences
+from transformer.decoding.lines import split_sentences
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
 from transformer.errors import UserError

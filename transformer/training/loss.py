@@ -40,16 +40,6 @@ class LossSums(struct.PyTreeNode):
     tokens: Array
 
 
-def token_losses(
-    config: ModelConfig, params: Params, batch: Batch, smoothing: Float[Array, ""] | float
-) -> LossSums:
-    """The summands of each position [B, T]; 0 where `target_out` is PAD."""
-    x, output = output_states(config, params, batch), output_layer(params)
-    x, labels = _pieces(x, batch.target_out, 1, POSITIONS)
-    losses = jax.lax.map(lambda piece: _losses(output, *piece, smoothing), (x[:, 0], labels[:, 0]))
-    return jax.tree.map(lambda leaf: _joined(leaf[:, None], batch.target_out.shape), losses)
-
-
 def loss_sums(
     config: ModelConfig,
     params: Params,

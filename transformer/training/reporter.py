@@ -140,15 +140,16 @@ class Reporter:
             if not before:
                 self.say(self.warning)
 
-    def validation(self, step: int, scores: Mapping[str, float], loss_error: float) -> None:
-        """Prints and writes the scores of a validation."""
+    def validation(
+        self, step: int, scores: Mapping[str, float], loss_error: float, labels: Mapping[str, str]
+    ) -> None:
+        """Prints and writes the scores of a validation. `labels` name those of translations."""
         line = (
             f"update {step:,}: validation loss {scores['loss']:.3f} nats/{self.unit} (standard "
             f"error {loss_error:.3f}), perplexity {short(scores['perplexity'])}, accuracy "
             f"{scores['accuracy']:.1%}"
         )
-        names = {"bleu": "BLEU", "chrf": "chrF"}
-        self.say(line + "".join(f", {names[n]} {scores[n]:.1f}" for n in names if n in scores))
+        self.say(line + "".join(f", {labels[n]} {scores[n]:.1f}" for n in labels if n in scores))
         values = {f"validation_{name}": value for name, value in scores.items()}
         self.write(step, values | {"validation_loss_error": loss_error})
 

@@ -1,4 +1,4 @@
-"""What a model loses on text that it does not learn from."""
+"""Validation: the loss of a model on text that it is not trained on."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,24 +10,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from transformer.config import ModelConfig
-from transformer.model.batch import Batch
+from transformer.model.batch import PAD, Batch
+from transformer.model.encoder_decoder import token_log_probs
 from transformer.model.params import Params
-from transformer.training.loss import LossSums, token_losses
+from transformer.training.loss import LossSums
 
 Z = 1.96
-"""Standard errors on either side of a mean, between which it lies in 95 of 100 cases."""
+"""Standard errors on either side of a mean that make a 95 % interval."""
 
 
 @partial(jax.jit, static_argnums=0)
 def sentence_sums(config: ModelConfig, params: Params, batch: Batch) -> LossSums:
-    """The sums of each sentence [B]; nothing for a row of padding."""
-    losses = token_losses(config, params, batch, 0.0)
-    return jax.tree.map(lambda values: jnp.sum(values, axis=-1), losses)
+    """The sums of each sentence, [B]; 0 for a row of padding."""
+    log_probs, is_likeliest = token_log_probs(config, params, batch)
+    real = batch.target_out != PAD
+    nll = -log_probs.sum(1, where=real)
+    correct, tokens = (is_true.sum(1, dtype=jnp.float32) for is_true in (is_likeliest & real, real))
+    return LossSums(nll, nll, correct, tokens)
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Of each sentence the negative log-likelihood in nats, the tokens predicted right, and all."""
+    """The negative log-likelihood of each sentence in nats, its correctly predicted tokens, and all
+    its tokens."""
 
     nll: np.ndarray
     correct: np.ndarray
@@ -35,25 +40,25 @@ class Losses:
 
     @property
     def loss(self) -> tuple[float, float]:
-        """Nats a token, and the standard error of that."""
+        """Nats per token, and the standard error."""
         return ratio(self.nll, self.tokens)
 
     @property
     def accuracy(self) -> tuple[float, float]:
-        """The share of tokens that were predicted right, and the standard error of that."""
+        """The share of correctly predicted tokens, and the standard error."""
         return ratio(self.correct, self.tokens)
 
     @property
     def scores(self) -> dict[str, float]:
-        """Loss in nats a token, perplexity and accuracy: what a checkpoint may be chosen by."""
+        """Loss in nats per token, perplexity and accuracy, which may choose checkpoints."""
         loss = self.loss[0]
         return {"loss": loss, "perplexity": perplexity(loss), "accuracy": self.accuracy[0]}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score with its 95 % interval, sentences being drawn anew; None where nothing says how sure
-    it is: there is one sentence, or all are alike."""
+    """A score with its 95 % interval over sentences; None if there is one sentence, or all are
+    alike."""
 
     name: str
     value: float
@@ -67,7 +72,7 @@ class Estimate:
 
 
 def estimates(losses: Losses, unit: str = "token", num_bytes: int | None = None) -> list[Estimate]:
-    """Loss and what follows from it, and accuracy; bits a byte of text that has so many bytes."""
+    """Loss in several units, and accuracy; with `num_bytes` of the text, bits per byte too."""
     (mean, error), (share, share_error) = losses.loss, losses.accuracy
     nats = mean + Z * error * np.array([0, -1, 1])
     found = {
@@ -85,16 +90,13 @@ def estimates(losses: Losses, unit: str = "token", num_bytes: int | None = None)
 
 
 def perplexity(nats: float) -> float:
-    """exp of a mean loss in nats, at most e^700, which a float still holds."""
+    """exp of a mean loss in nats, at most e^700, so that it is finite."""
     return math.exp(min(nats, 700))
 
 
 def ratio(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """The sum of `values` over that of `counts`, and its standard error, sentences being drawn; 0
-    of one sentence.
-
-    The error of a ratio of two sums by linearisation (Cochran, 1977, Sampling Techniques, 2.11).
-    """
+    """The sum of `values` over that of `counts`, and its standard error over sentences, 0 of one:
+    that of a ratio of two sums by linearisation (Cochran, 1977, Sampling Techniques, 2.11)."""
     mean, n = values.sum() / counts.sum(), len(values)
     squares = np.square(values - mean * counts).sum() * n / max(n - 1, 1)
     return float(mean), float(np.sqrt(squares) / counts.sum())
@@ -103,8 +105,7 @@ def ratio(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
 def losses_of(
     compute: Callable[[Params, Batch], LossSums], params: Params, batches: Iterable[Batch]
 ) -> Losses:
-    """The losses of all sentences of the batches; `compute` gives those of one, as
-    `sentence_sums`."""
+    """The losses of all sentences of the batches; `compute` is `sentence_sums` with its config."""
     found = [jax.device_get(compute(params, batch)) for batch in batches]
     nll, correct, tokens = (
         np.concatenate([getattr(sums, name) for sums in found]).astype(np.float64)

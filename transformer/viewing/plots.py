@@ -11,14 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy import ndarray
 
+from transformer.evaluation.scores import METRICS
 from transformer.viewing.attention import AttentionMap
 from transformer.viewing.beam import PartialHypothesis
 
 CURVES = {
     "loss": ("Training loss", "nats per token"),
     "validation_loss": ("Validation loss", "nats per token"),
-    "validation_bleu": ("Validation BLEU, greedy", "BLEU"),
-    "validation_chrf": ("Validation chrF, greedy", "chrF"),
+    **{
+        f"validation_{name}": (f"Validation {metric.label}, greedy", metric.label)
+        for name, metric in METRICS.items()
+    },
     "validation_accuracy": ("Validation accuracy", "share of the tokens"),
     "learning_rate": ("Learning rate", ""),
     "gradient_norm": ("Gradient norm", ""),

@@ -22,7 +22,7 @@ from transformer.evaluation.details import (
     word_for_word,
     worst_and_best,
 )
-from transformer.evaluation.scores import bleu_metric
+from transformer.evaluation.scores import References
 from transformer.machine.files import write_text
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params
@@ -107,14 +107,13 @@ def result_with_details(
     """What a report shows of a test set."""
     if translations is None:
         return TestResult(record)
-    (sources, references), more = zip(*test_set.pairs), test_set.more_references
-    lengths = [len(ids) for ids in tokenizers.source.encode(sources)]
-    metric = bleu_metric(config.data.target, config.data.bleu_tokenizer)
+    references = References.of(config.data, test_set.pairs, test_set.more_references)
+    lengths = [len(ids) for ids in tokenizers.source.encode(references.sources)]
     return TestResult(
         record,
-        list(groups_by_length(lengths, translations, references, metric, more)),
-        worst_and_best(sources, references, translations, EXAMPLES, more),
-        word_for_word(references, translations, more),
+        list(groups_by_length(lengths, translations, references)),
+        worst_and_best(translations, references, EXAMPLES),
+        word_for_word(translations, references),
     )
 
 
