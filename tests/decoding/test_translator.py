@@ -376,7 +376,8 @@ def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(
     def one_of_two(ensemble, settings, asked, wanted):
         [(source, _)] = asked
         scores = np.tile([-1.0, IMPOSSIBLE], (len(source), 1))
-        return [SearchResult(np.stack([source, source], axis=1), scores)]
+        other = np.where(np.arange(source.shape[1]) < 2, PAD, source)  # has another text
+        return [SearchResult(np.stack([source, other], axis=1), scores)]
 
     monkeypatch.setattr("transformer.decoding.translator.search_series", one_of_two)
     [found] = hypotheses(make_translator(config, params, tokenizers), ["a dog"], 2)
