@@ -270,7 +270,8 @@ def parse_with_run(command: type[Command], words: list[str], prog: str) -> tuple
     config = load_run_config(path) if path else Config()
     has_decode = any(one.name == "decode" for one in dataclasses.fields(command))
     defaults = {"decode": config.decode} if has_decode else {}
-    parsed: Any = _parse(command, words, command(path or tyro.MISSING, **defaults), prog)
+    make: Any = command
+    parsed: Any = _parse(command, words, make(path or tyro.MISSING, **defaults), prog)
     check_limits(parsed)
     if has_decode:
         config = dataclasses.replace(config, decode=parsed.decode)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -251,7 +251,7 @@ class _LengthTable:
             i, j = (int(index.max()) for index in np.nonzero(members))
             lengths = int(self.source[i]), int(self.target[j])
             buckets.append(Bucket(_rows(pairs, batch_tokens // max(lengths)), *lengths))
-            cost += _cost(*buckets[-1].positions(pairs).tolist())
+            cost += int(_cost(*buckets[-1].positions(pairs).tolist()))
         return cost, tuple(buckets), bucket_of_cell
 
 
@@ -267,7 +267,7 @@ def _steps(lengths: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 def _growing_sets(table: _LengthTable, most: int) -> Iterator[np.ndarray]:
     """With one shape, with two, and so on: the cheapest shape that each cell fits into."""
-    costs = _cost(table.source[:, None], table.target)
+    costs: Any = _cost(table.source[:, None], table.target)
     shape_of_cell = np.zeros(costs.shape, int)
     cost_of_cell = np.full(costs.shape, costs[-1, -1])
     for number in range(most):

@@ -141,7 +141,7 @@ class Report:
     def compare(self) -> None:
         """Compares each pair with the whole corpus."""
         counts = [Counter(filter(None, column)) for column in zip(*self.scripts)]
-        usual = [max(count, key=count.get, default="") for count in counts]
+        usual = [max(count, key=count.__getitem__, default="") for count in counts]
         for number, scripts in enumerate(self.scripts, start=1):
             if any(script and script != most for script, most in zip(scripts, usual)):
                 self.findings[OTHER_SCRIPT].add(number, ", ".join(filter(None, scripts)))
@@ -230,7 +230,12 @@ def script_of(text: str) -> str:
     """The script of most letters, such as LATIN or CYRILLIC; "" without letters."""
     names = (unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
     letters = Counter("JAPANESE OR CHINESE" if name in EAST_ASIAN else name for name in names)
-    return max(letters, key=letters.get, default="")
+    return _most_common(letters)
+
+
+def _most_common(counts: Counter[str]) -> str:
+    """The first of the most common ones, "" of none."""
+    return max(counts, key=counts.__getitem__, default="")
 
 
 def _key(source: str, target: str) -> tuple[str, str]:

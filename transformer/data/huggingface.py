@@ -51,6 +51,7 @@ def _load(data: DataConfig, split: Split) -> Any:
     """The `datasets.Dataset` of a split, with the keys of a column `translation` as columns."""
     try:
         import datasets
+        from datasets.exceptions import DatasetGenerationError
     except ImportError as error:
         raise UserError(
             f"data.dataset ({data.dataset}) needs Hugging Face's datasets, which does not import "
@@ -71,7 +72,7 @@ def _load(data: DataConfig, split: Split) -> Any:
     try:
         rows = datasets.load_dataset(path, config or None, split=part, keep_in_memory=False)
     except Exception as error:  # it raises several kinds, with long texts
-        is_read = isinstance(error, datasets.exceptions.DatasetGenerationError)
+        is_read = isinstance(error, DatasetGenerationError)
         reason = one_line(error.__cause__ if is_read and error.__cause__ else error)[:300]
         offline = isinstance(error, ConnectionError)
         raise UserError(

@@ -73,7 +73,7 @@ def base_of(code: str) -> str:
     """The language alone, by ISO 639-1 if possible, otherwise by 639-3. An unknown code stays as it
     is."""
     language = read_code(code)
-    return language.language if language else code
+    return (language.language or code) if language else code
 
 
 def same_language(first: str, second: str) -> bool:

@@ -166,7 +166,7 @@ class _Segmenter:
         ways = (tuple(map(self.ids.__getitem__, way)) for way in cut)
         return dict(zip(ways, chances.tolist()))
 
-    def _by_merges(self, texts: Sequence[str]) -> list[dict[Segmentation, float]]:
+    def _by_merges(self, texts: Sequence[str]) -> list[Counter[Segmentation]]:
         """The number of samples of BPE-dropout for each segmentation."""
         found: list[Counter[Segmentation]] = [Counter() for _ in texts]
         by_length: dict[int, list[int]] = {}

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
@@ -82,7 +83,8 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
             f"--sacrebleu {name}: sacreBLEU knows no such test set; "
             + (f"is it {near}?" if near else "sacrebleu --list prints them")
         )
-    known, wanted = DATASETS[name], (data.source, data.target)
+    known: Any = DATASETS[name]
+    wanted = data.source, data.target
     alike = (pair for pair in known.langpairs if all(map(same_language, pair.split("-"), wanted)))
     if (languages := next(alike, None)) is None:
         raise UserError(

@@ -185,9 +185,9 @@ class Tokenizer:
 
 def _proto_of(model: bytes) -> Any:
     """The fields of a serialised model."""
-    from sentencepiece import sentencepiece_model_pb2
+    import sentencepiece.sentencepiece_model_pb2 as protos
 
-    return sentencepiece_model_pb2.ModelProto.FromString(model)
+    return protos.ModelProto.FromString(model)
 
 
 def has_letters(text: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +125,7 @@ def attention_to_source(
 @partial(jax.jit, static_argnums=0)
 def _attention(models, params, source, target) -> Float[Array, "B T S"]:
     def of_layers(model, params):
-        _, _, weights = decode(model, params, encode(model, params, source), shifted(target))
+        weights: Any = decode(model, params, encode(model, params, source), shifted(target))[2]
         cross = [layer.cross for layer in weights]
         return jnp.stack(cross[min(1, len(cross) - 1) :])
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +65,7 @@ def longest_output(
 ) -> int | Int[Array, "B"]:
     """The most tokens of a translation, EOS included, from the numbers of source tokens, without
     EOS, and of prefix tokens. Numbers give a number, traced arrays an array."""
-    xp = jnp if isinstance(tokens, Array) else np
+    xp: Any = jnp if isinstance(tokens, Array) else np
     usual = tokens
     if settings.length_ratio > 1:
         by_ratio = xp.ceil(settings.length_ratio * tokens).astype(np.int32)
@@ -131,7 +131,7 @@ def balance(batches: list[SearchBatch], count: int) -> list[list[SearchBatch]]:
     for batch in reversed(batches):
         least = tokens.index(min(tokens))
         workers[least].append(batch)
-        tokens[least] += np.count_nonzero(batch.source)
+        tokens[least] += int(np.count_nonzero(batch.source))
     return workers
 
 

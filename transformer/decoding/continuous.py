@@ -44,8 +44,7 @@ SPARE = 4
 """A cache is halved when one half has at least this many more tokens than are required."""
 
 
-@struct.dataclass
-class Queue:
+class Queue(struct.PyTreeNode):
     """Pending sentences, a row each; finished ones are stored in the rows of those that took their
     slots.
 
@@ -123,7 +122,7 @@ def ensure_capacity(state: State) -> State:
     return _grow(state) if _required(state) > _capacity(state) else state
 
 
-def _fit_capacity(state: SearchState) -> SearchState:
+def _fit_capacity(state: State) -> State:
     """The same state with twice or half the capacity, as its sentences require now."""
     if _capacity(state) > FIRST_CAPACITY and _required(state) + SPARE <= _capacity(state) // 2:
         return _shrink(state)

@@ -132,8 +132,9 @@ def as_text(number: int, answers: Sequence[Answer], listing: bool) -> list[str]:
 
 def as_scores(answer: Answer) -> str:
     """A line for a scored translation: its log-probability, and the mean per token."""
-    mean = answer.log_prob / max(len(answer.log_probs), 1)
-    scores = f"{answer.log_prob:.6f}\t{mean:.6f}"
+    log_prob = answer.log_prob or 0.0
+    mean = log_prob / max(len(answer.log_probs or ()), 1)
+    scores = f"{log_prob:.6f}\t{mean:.6f}"
     return scores if answer.alignment is None else f"{scores}\t{answer.alignment}"
 
 

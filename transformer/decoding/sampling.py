@@ -45,8 +45,7 @@ class Choice:
     end: Array
 
 
-@struct.dataclass
-class SamplingState:
+class SamplingState(struct.PyTreeNode):
     """Sampling between two tokens, for B sentences of W samples, at most L tokens each.
 
     position   [B]        tokens drawn so far

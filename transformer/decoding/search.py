@@ -29,12 +29,11 @@ from transformer.model.batch import BOS, EOS, PAD
 Cache = Any
 Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"] | AveragedProbabilities, Cache]]
 Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
-State = TypeVar("State")
+State = TypeVar("State", bound=Any)
 IMPOSSIBLE = -1e9
 
 
-@struct.dataclass
-class SearchState:
+class SearchState(struct.PyTreeNode):
     """A search between two tokens, for B sentences of W hypotheses, at most L tokens each.
 
     position    [B]        tokens chosen so far

@@ -39,13 +39,13 @@ def groups_by_length(
     `lengths` are of the sources in tokens. Fifths have intervals of about the same width, which
     groups of equal width have not; sentences of equal length stay together.
     """
-    lengths = np.asarray(lengths)
-    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, GROUPS + 1), method="lower"))
-    group = np.searchsorted(edges[1:-1], lengths, side="right")
+    tokens = np.asarray(lengths)
+    edges = np.unique(np.quantile(tokens, np.linspace(0, 1, GROUPS + 1), method="lower"))
+    group = np.searchsorted(edges[1:-1], tokens, side="right")
     for number in np.unique(group):
         chosen = np.flatnonzero(group == number).tolist()
         ours, theirs = [hypotheses[i] for i in chosen], references.at(chosen)
-        inside = lengths[chosen]
+        inside = tokens[chosen]
         ratio = len("".join(ours)) / max(1, len("".join(theirs.texts[0])))
         yield Group(int(inside.min()), int(inside.max()), len(chosen), score(ours, theirs), ratio)
 

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from transformer.model.params import Attention, Layer, Norm, Params, tables, uns
 from transformer.runs.load import Run
 
 if TYPE_CHECKING:
-    from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
+    from ctranslate2.specs.common_spec import LayerNormSpec
     from ctranslate2.specs.transformer_spec import (
         TransformerDecoderLayerSpec,
         TransformerEncoderLayerSpec,
@@ -224,7 +224,8 @@ def token_names(tokenizer: Tokenizer) -> list[str]:
 
 def open_translator(folder: Path, compute_type: str, threads: int, workers: int = 1) -> Translator:
     """The model on the CPU: `workers` batches at a time, each on `threads`."""
-    return Translator(
+    open_model: Any = Translator
+    return open_model(
         str(folder),
         device="cpu",
         compute_type=compute_type,
@@ -275,7 +276,7 @@ def set_layer(spec: "LayerSpec", layer: Layer) -> None:
     set_norm(spec.ffn.layer_norm, layer.feed_forward_norm)
 
 
-Linear = tuple[np.ndarray, np.ndarray | None]
+Linear = tuple[Any, Any]
 """A weight as [outputs, inputs], and its bias."""
 
 
@@ -294,7 +295,7 @@ def outward(attention: Attention) -> Linear:
     return attention.w_o.reshape(-1, attention.w_o.shape[-1]).T, attention.b_o
 
 
-def fuse(spec: "LinearSpec", *parts: Linear) -> None:
+def fuse(spec: Any, *parts: Linear) -> None:
     """Sets a linear layer to several with the same input, one below the other."""
     spec.weight = np.ascontiguousarray(np.concatenate([weight for weight, _ in parts]))
     if parts[0][1] is not None:

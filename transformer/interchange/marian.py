@@ -6,6 +6,7 @@ import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from transformer.config import Config, DataConfig
 from transformer.config.rules import check
@@ -223,7 +224,7 @@ def _numbered(path: Path, ids: dict, tokens: dict, size: int | None, start: int 
     return pieces
 
 
-def _check_ids(tokenizers: Tokenizers, lists: tuple[str, str]) -> None:
+def _check_ids(tokenizers: Any, lists: tuple[str, str]) -> None:
     """Warns of pieces of a SentencePiece model without an id in the vocabulary of its side, which
     become unknown tokens; raises UserError where they are too many."""
     for side, tokenizer, name in zip(("source", "target"), tokenizers, lists):

@@ -105,9 +105,10 @@ class PickledWeights:
 def _check_operations(data: bytes) -> int:
     """Where the first pickle in the data ends. Raises UnpicklingError for operations that no file
     of tensors has, and for nesting that would end the process."""
-    depths: list[int | None] = []  # of what lies on the stack; None is a mark
+    depths: list[Any] = []  # of what lies on the stack; None is a mark
     known: dict[int, int] = {}
-    for count, (operation, argument, place) in enumerate(pickletools.genops(data)):
+    operations: Any = pickletools.genops(data)
+    for count, (operation, argument, place) in enumerate(operations):
         name = operation.name
         if name == "STOP":
             return place + 1

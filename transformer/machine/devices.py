@@ -18,7 +18,7 @@ def configure_devices(device: str) -> None:
 
     From here on, compiled programs are kept for later runs, and numbers have at most 32 bits.
     """
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"xla-{_processor()}"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # many are small
     replace_damaged_programs()
@@ -29,7 +29,7 @@ def configure_devices(device: str) -> None:
     try:
         found = jax.default_backend()
     except (RuntimeError, AssertionError) as error:
-        reason = one_line(error) or f"it is set to use {jax.config.jax_platforms}"
+        reason = one_line(error) or f"it is set to use {jax.config.values['jax_platforms']}"
         raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")

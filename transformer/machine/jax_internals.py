@@ -24,7 +24,7 @@ def replace_damaged_programs() -> None:
 
     JAX warns and compiles, but keeps the damaged file: it would do so at every start.
     """
-    compilation_cache.get_executable_and_time = _read_or_remove
+    setattr(compilation_cache, "get_executable_and_time", _read_or_remove)  # noqa: B010
 
 
 def _read_or_remove(key: str, *arguments):
@@ -33,5 +33,5 @@ def _read_or_remove(key: str, *arguments):
     except Exception:
         for ending in ("cache", "atime"):
             with contextlib.suppress(OSError):  # a folder that is not ours to write to
-                (Path(jax.config.jax_compilation_cache_dir) / f"{key}-{ending}").unlink()
+                (Path(jax.config.values["jax_compilation_cache_dir"]) / f"{key}-{ending}").unlink()
         raise

@@ -46,7 +46,7 @@ def _of_addresses() -> int | None:
     under way are given back."""
     used = _table("self/status", "VmSize")
     limit = resource.getrlimit(resource.RLIMIT_AS)[0] if resource and used else None
-    return None if limit in (None, -1) else (limit - used) // 2
+    return None if not used or limit in (None, -1) else (limit - used) // 2
 
 
 def _of_groups() -> Iterator[int]:

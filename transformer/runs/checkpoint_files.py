@@ -117,6 +117,7 @@ def read(
     if not has_digests and any(earlier <= step for earlier in steps_with_digests(folder)):
         raise DamageError(step, "its digests are gone")
     targets = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), dict(shapes))
+    restore: dict[str, Any]
     restore = {name: ocp.args.StandardRestore(target) for name, target in targets.items()}
     described = ["progress", "digests"] if has_digests else ["progress"]
     restore |= {name: ocp.args.JsonRestore() for name in described}
@@ -227,13 +228,13 @@ class NewestAndBest:
     settings: TrainConfig
     since: int = 0
 
-    def should_preserve(self, checkpoints: Sequence, *, context: object) -> list[bool]:
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: object) -> list[bool]:
         """For each checkpoint, oldest first, whether Orbax keeps it."""
         settings = self.settings
         validated = [point for point in checkpoints if point.metrics]
         scored = [p for p in validated if selection_score(p.metrics, settings.best_by) is not None]
         comparable = [point for point in scored if point.step > self.since] or scored
-        comparable.sort(key=lambda point: selection_score(point.metrics, settings.best_by))
+        comparable.sort(key=lambda p: selection_score(p.metrics, settings.best_by) or 0.0)
         newest, best = validated[-settings.keep_last :], comparable[-settings.keep_best :]
         kept = [*newest, *best, checkpoints[-1]]
         return [any(point is other for other in kept) for point in checkpoints]

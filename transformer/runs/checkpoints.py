@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from warnings import warn
 
 import jax
@@ -312,7 +313,8 @@ def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
 def _items(state: TrainState) -> dict:
     """What Orbax stores. If the model is an average of weights, those of the next update belong to
     the optimizer; a random key is stored as its two words."""
-    [opt_state] = filter(jax.tree.leaves, state.opt_state)  # one part of the chain has arrays
+    parts: Any = state.opt_state
+    [opt_state] = filter(jax.tree.leaves, parts)  # one part of the chain has arrays
     key = jax.random.key_data(state.key)
     optimizer = {"step": state.step, "opt_state": opt_state, "key": key}
     if state.result is not state.params:
@@ -325,7 +327,8 @@ def _items(state: TrainState) -> dict:
 def _join(shapes: TrainState, params: Params, optimizer: dict) -> TrainState:
     key = jax.random.wrap_key_data(jnp.asarray(optimizer["key"]))
     opt_state = optimizer["opt_state"]
-    chain = tuple(opt_state if jax.tree.leaves(part) else part for part in shapes.opt_state)
+    parts: Any = shapes.opt_state
+    chain = tuple(opt_state if jax.tree.leaves(part) else part for part in parts)
     return TrainState(
         optimizer["step"],
         optimizer.get("params", params),

@@ -20,7 +20,7 @@ class TensorBoard:
     def __init__(self, folder: Path, step: int):
         self.folder = folder
         # Its import of torch takes seconds, for nothing.
-        absent = sys.modules.setdefault("torch", None) is None  # type: ignore[arg-type]
+        absent = sys.modules.setdefault("torch", None) is None  # ty: ignore[no-matching-overload]
         from tensorboardX import SummaryWriter
 
         if absent:

@@ -95,8 +95,8 @@ class ModelService:
     @property
     def tokenizer(self) -> Tokenizer:
         """Of the texts that the model reads."""
-        source, target = self.tokenizers
-        return target if self.kind == "language model" else source
+        sides: Any = self.tokenizers  # the target of a classifier is none
+        return sides.target if self.kind == "language model" else sides.source
 
     @property
     def longest(self) -> int:
@@ -245,7 +245,9 @@ def _translations(
     translator: Translator, texts: Sequence[str], options: TranslatorOptions
 ) -> list[dict[str, Any]]:
     found = hypotheses(translator, texts, options.nbest)
-    answers = [{"translation": best.text} | _truncated(best) for best, *_ in found]
+    answers: list[dict[str, Any]] = [
+        {"translation": best.text} | _truncated(best) for best, *_ in found
+    ]
     if options.nbest > 1:
         for answer, best in zip(answers, found):
             answer["nbest"] = [_with_scores(one, "score", "log_prob") for one in best]

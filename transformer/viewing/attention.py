@@ -60,7 +60,8 @@ def attention_maps(
 @partial(jax.jit, static_argnums=0)
 def _weights(config, params, source, target_in):
     """The weights of each kind of attention, None if the model does not have it."""
-    weights, memory = {}, None
+    weights: dict[str, jax.Array | None] = {}
+    memory = None
     if params.encoder is not None:
         memory, encoder = run_encoder(config, params, source)
         weights = {"encoder": encoder.own}

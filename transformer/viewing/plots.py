@@ -76,7 +76,7 @@ def draw_beam(
 ) -> None:
     """A beam search as a tree: a column for each step, the likeliest hypothesis on top, lines to
     its continuations; `found`, the tokens of the translation, in colour."""
-    places = {(): (-1, 0.0)}
+    places: dict[tuple[int, ...], tuple[int, float]] = {(): (-1, 0.0)}
     for depth, hypotheses in enumerate(steps):
         for rank, (tokens, _) in enumerate(hypotheses):
             x, y = places[tokens] = depth, -float(rank)

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 GENDERS = ("m", "f", "n", "plural")
 STRONG = {
@@ -51,7 +51,8 @@ SEPARABLE_PARTICLES = ("up", "on", "off", "away")
 def read_lexicon() -> dict[str, list]:
     """The sections of the table beside this file, each a list of rows that know their number."""
     path = pathlib.Path(__file__).with_name("lexicon.tsv")
-    lexicon, row_type, section = {}, None, ""
+    lexicon: dict[str, list] = {}
+    section, row_type = "", None
     numbers = itertools.count()
     for line in path.read_text(encoding="utf-8").splitlines():
         cells = ["" if cell.strip() == "-" else cell.strip() for cell in line.split("\t")]
@@ -60,7 +61,7 @@ def read_lexicon() -> dict[str, list]:
             lexicon[section] = []
         elif line and not line.startswith("#") and row_type is None:
             row_type = collections.namedtuple(section, ["number", *cells])
-        elif line and not line.startswith("#"):
+        elif line and not line.startswith("#") and row_type:
             lexicon[section].append(row_type(next(numbers), *cells))
     return lexicon
 
@@ -88,7 +89,7 @@ class Phrase:
     dative: str
     person: str = "third"
     replaces: str = ""
-    noun: tuple | None = None  # none for pronouns and names
+    noun: Any = None  # a row of the lexicon; None for pronouns and names
 
 
 Texts = tuple[str, str]  # the same in English and German
@@ -107,10 +108,10 @@ class Clause:
     """One clause of both languages. Without a verb it says what the subject is."""
 
     subject: Phrase
-    verb: tuple | None
+    verb: Any  # a row of the lexicon, or None
     tense: str  # present, progressive or past
     parts: tuple[Part, ...] = ()
-    modal: tuple | None = None
+    modal: Any = None  # a row of the lexicon, or None
     negation: str = ""  # "", nicht or kein
 
     def without(self, slot: str) -> "Clause":
