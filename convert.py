@@ -13,7 +13,7 @@ may leave a hidden folder .NAME-... or a file NAME.tmp, which can be deleted.
 import signal
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
 from transformer.commands import convert_line
 from transformer.commands.program import run_command

@@ -8,7 +8,7 @@ it. `--compare` says which of two translators is better, `--scores` shows what h
 import signal
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
 from transformer.commands.command_line import EvalCommand, member, named_settings, parse_eval
 from transformer.commands.program import run_command

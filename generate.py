@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
 from transformer.commands.command_line import GenerateCommand, parse_generate
 from transformer.commands.program import run_command

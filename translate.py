@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
 from transformer.commands.command_line import TranslateCommand, member, parse_translate
 from transformer.commands.program import run_command

@@ -66,7 +66,7 @@ PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12}
 """Dense bfloat16 operations a second by NVIDIA's data sheets; the first name that fits counts."""
 MOST_PARTS = 16
 """Sentences of a batch are a multiple of it."""
-TOGETHER = 5
+REPETITIONS = 5
 """Updates, or searches, per repetition, dispatched without waiting."""
 
 Updates: TypeAlias = Callable[[int], float]
@@ -126,7 +126,7 @@ def main(words: list[str]) -> None:
     shape = SHAPES["tiny" if tiny else "B"]
     rows = [decode(command, model_config(shape), count) for count in command.sentences]
     print(f"\ndecoding, {shape}, beam 4, {LENGTH} tokens\n\n{table(rows)}")
-    print(f"\nmedians of {command.rounds} rounds of {TOGETHER} updates or searches")
+    print(f"\nmedians of {command.rounds} rounds of {REPETITIONS} updates or searches")
 
 
 def device() -> tuple[str, str]:
@@ -203,8 +203,8 @@ def measure_training(command: Accelerator, name: str, config: Config, sentences:
     build = torch_updates if name == "torch" else our_updates
     run = build(config, full_batch(sentences, LENGTH, LENGTH, config.model.target_vocab_size))
     loss, first = timed(run, 1)
-    timing = alternate({"": lambda: run(TOGETHER)}, command.rounds, warmup=1)[""]
-    return Measured(timing.median / TOGETHER, first, device_peak(name), loss)
+    timing = alternate({"": lambda: run(REPETITIONS)}, command.rounds, warmup=1)[""]
+    return Measured(timing.median / REPETITIONS, first, device_peak(name), loss)
 
 
 def device_peak(contestant: str) -> int:
@@ -288,9 +288,9 @@ def decode(command: Accelerator, model: ModelConfig, sentences: int) -> dict[str
 def measure_decoding(command: Accelerator, model: ModelConfig, sentences: int) -> Measured:
     search = endless_search(model, sentences, LENGTH)
     _, first = timed(search)
-    searches = {"": lambda: [search() for _ in range(TOGETHER)]}
+    searches = {"": lambda: [search() for _ in range(REPETITIONS)]}
     timing = alternate(searches, command.rounds, warmup=1)[""]
-    return Measured(timing.median / TOGETHER, first, device_peak("ours"))
+    return Measured(timing.median / REPETITIONS, first, device_peak("ours"))
 
 
 def gigabytes(size: int) -> str:

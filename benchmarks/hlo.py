@@ -136,16 +136,16 @@ def parse(text: str) -> Program:
 
 
 def _joined(text: str) -> Iterator[str]:
-    """Lines, but for instructions that go over several: those of a TPU's kernels."""
-    begun = ""
+    """Lines, and instructions of several lines as one: those of a TPU's kernels."""
+    instruction = ""
     for line in text.splitlines():
         begins = re.match(r"\s+(ROOT )?%?[\w.\-]+ = |\}$|(ENTRY )?%?[\w.\-]+ \(|HloModule|$", line)
         if begins:
-            yield begun
-            begun = line
+            yield instruction
+            instruction = line
         else:
-            begun += line
-    yield begun
+            instruction += line
+    yield instruction
 
 
 def _instruction(line: str) -> Instruction:

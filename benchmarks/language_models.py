@@ -79,7 +79,7 @@ def main(words: list[str]) -> None:
 
 
 def sentences(pairs: TokenPairs) -> list[list[str]]:
-    """The tokens of the target sentences, each with EOS, but for empty ones."""
+    """The tokens of the target sentences, each with EOS, except empty ones."""
     edges = itertools.pairwise(pairs.target.offsets)
     rows = (pairs.target.ids[start:end].tolist() for start, end in edges if end - start > 1)
     return [[str(token) for token in row] for row in rows]

@@ -149,15 +149,15 @@ def start(data: DataConfig, folder: Path) -> str:
     pairs, opened = timed(encode_pairs, data, tokenizers, "train")
     plan, planned = timed(make_plan, pairs, data)
     _, ordered = timed(lambda: (plan.digest, first_uses(plan, 0, Position())))
-    _, begun = timed(next, batches(pairs, plan, 0, Position()))
+    _, first = timed(next, batches(pairs, plan, 0, Position()))
     stream = batches(pairs, plan, 1, Position())
     next(stream)
     read, made = timed(lambda: sum(b.target_out.size for b, _ in itertools.islice(stream, 200)))
-    _, looked = timed(data_summary, data, pairs, held_out(pairs))
+    _, summary = timed(data_summary, data, pairs, held_out(pairs))
     return (
         f"opening {opened:.1f} s, plan {planned:.1f} s, its digest and shapes "
-        f"{ordered:.1f} s, first batch {begun:.1f} s, "
-        f"data summary {looked:.1f} s; {read / made / 1e6:.0f} M target positions a second"
+        f"{ordered:.1f} s, first batch {first:.1f} s, "
+        f"data summary {summary:.1f} s; {read / made / 1e6:.0f} M target positions a second"
     )
 
 

@@ -134,7 +134,7 @@ def take_turns(
 def against_the_first(
     contestants: dict[str, Callable[[], object]], rounds: int, warmup: int
 ) -> dict[str, tuple[float, float]]:
-    """In turns as `alternate`: the median seconds of each, and the median of its ratios to the
+    """Interleaved as in `alternate`: the median seconds of each, and the median ratio to the
     first contestant in the same round."""
     turns = {name: partial(timed, run) for name, run in contestants.items()}
     seconds, _ = durations(turns, rounds, warmup)

@@ -53,7 +53,7 @@ def main(words: list[str]) -> None:
 
     expected, file_seconds = as_file(command.run, sentences)
     languages = {"source": data.source, "target": data.target}
-    with served(command.run) as port:
+    with serve(command.run) as port:
         for _ in range(3):  # compiles: which sentences meet is another each time
             ask_all(port, sentences, languages, command.clients)
         answers, latencies, seconds = ask_all(port, sentences, languages, command.clients)
@@ -110,7 +110,7 @@ def as_file(run: Path, sentences: list[str]) -> tuple[list[str], float]:
 
 
 @contextmanager
-def served(run: Path) -> Iterator[int]:
+def serve(run: Path) -> Iterator[int]:
     """A server for the run; its port."""
     command = [sys.executable, "-m", "transformer.serving.server", str(run)]
     with tempfile.TemporaryFile("w+") as errors:

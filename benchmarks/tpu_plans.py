@@ -70,9 +70,9 @@ def plan(mesh: Mesh, config: Config, where: str, model: str) -> dict[str, str]:
         row[f"in between ({name}), GB"] = f"{program.additional / 1e9:.2f}"
         row[f"compiled ({name}), s"] = f"{program.seconds:.0f}"
     for name, compile_it in (("pmap", compiled_pmap), ("search", compiled_search)):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         compile_it(mesh, config, batch)
-        row[f"{name}, s"] = f"{time.perf_counter() - begun:.0f}"
+        row[f"{name}, s"] = f"{time.perf_counter() - start:.0f}"
     return row
 
 

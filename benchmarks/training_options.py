@@ -1,7 +1,7 @@
 """What options of training cost, beside a plain update: python -m benchmarks.training_options
 [--rounds 30]
 
-Shape A (benchmarks/shapes.py), updates in turns in one process: medians, and the median of their
+Shape A (benchmarks/shapes.py), interleaved updates in one process: medians, and the median of their
 ratios to the plain update of the same round.
 """
 

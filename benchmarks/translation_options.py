@@ -1,7 +1,7 @@
 """What the options of translate.py cost, beside plain beam search: python -m
 benchmarks.translation_options RUN [--rounds 3] [--sentences 1000]
 
-In turns in one process, on sentences of the run's test set: medians, and their ratios to the plain
+Interleaved in one process, on sentences of the test set: medians, and their ratios to the plain
 search of the same round.
 """
 
@@ -52,7 +52,7 @@ def main(words: list[str]) -> None:
     constrained = replace(one, settings=replace(config.decode, no_repeat_ngram=3, min_length=2))
     pairs = list(read_pairs(config.data, "test"))[: command.sentences]
     plain = [Request(source) for source, _ in pairs]
-    begun = [Request(s, prefix=" ".join(target.split()[:2])) for s, target in pairs]
+    prefixed = [Request(s, prefix=" ".join(target.split()[:2])) for s, target in pairs]
     given = [Request(s, translation=target) for s, target in pairs]
     lines = [json.dumps({"text": source, "id": n}) for n, (source, _) in enumerate(pairs)]
 
@@ -65,7 +65,7 @@ def main(words: list[str]) -> None:
     ways: dict[str, Callable[[], object]] = {
         "plain": lambda: translated(one, plain, 1, False),
         "4 best": lambda: translated(one, plain, min(4, command.beam_size), False),
-        "prefixes of two words": lambda: translated(one, begun, 1, False),
+        "prefixes of two words": lambda: translated(one, prefixed, 1, False),
         "alignments": lambda: translated(one, plain, 1, True),
         "JSON": through_json,
         "no trigram twice, two tokens at least": lambda: translated(constrained, plain, 1, False),

@@ -1,6 +1,6 @@
 """The size of BERT-large (Devlin et al., 2019): an encoder alone, which fills in blanks.
 
-command   python train.py configs/bert_large.py (text of your own, one sentence a line)
+command   python train.py configs/bert_large.py (text of your own, one sentence per line)
 size      333,583,664 parameters (`python -m benchmarks.parameter_table`); BERT-large is said to
           have 340 million. What it has besides, some 3 million: a table of two segments, a norm
           of the embeddings, a pooler and a layer before its logits

@@ -85,7 +85,7 @@ print(sentence)
 print(found.text)
 
 # %% [markdown]
-# ## Who looks at whom
+# ## What attends to what
 #
 # There are three kinds of attention, one in each layer of the encoder and two in each layer of the
 # decoder, and each has four heads. A row says how one piece of text divides its attention among the

@@ -1,4 +1,4 @@
-"""Mistakes as sentences, and what libraries say inside of them."""
+"""Errors as sentences, and the messages of libraries inside them."""
 
 import re
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ OUT_OF_MEMORY = re.compile(
 
 
 class UserError(Exception):
-    """A mistake that the user can mend: one sentence, what is wrong and what to do about it."""
+    """An error that the user can fix: one sentence, what is wrong and what to do about it."""
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says, without its line breaks, to stand inside a sentence of ours."""
+    """The message of a library without its line breaks, for a sentence of ours."""
     return " ".join(str(error).split())
 
 

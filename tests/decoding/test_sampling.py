@@ -36,7 +36,7 @@ def is_open(state):
 def sampled(choice, length, samples, keys, last):
     """Tokens [B, W, L] and log-probabilities [B, W] of samples that follow tokens `last`."""
     limits = jnp.full(len(keys), length)
-    state = start_sampling(choice, {}, limits, length, samples, last, keys)
+    state = start_sampling(choice, {}, limits, last, keys, (samples, length))
     method = Sampling(DecodeConfig())
     result = method.finish(search(method, table_step, lambda cache, rows: cache, state, is_open))
     return result.tokens, result.scores
@@ -149,7 +149,7 @@ def test_what_is_drawn_for_a_sentence_depends_on_its_key_alone():
 def constrained_tokens(length, **settings):
     """[B, W, L] of samples that never end, after six different tokens."""
     limits, last = jnp.full(6, length), jnp.arange(2, VOCABULARY)
-    state = start_sampling(choice(end=-1), {}, limits, length, 64, last, keys(6))
+    state = start_sampling(choice(end=-1), {}, limits, last, keys(6), (64, length))
     method = Sampling(DecodeConfig(**settings))
     run = jax.jit(lambda s: search(method, table_step, lambda cache, rows: cache, s, is_open))
     return np.asarray(method.finish(run(state)).tokens).reshape(-1, length)

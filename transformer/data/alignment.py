@@ -26,12 +26,12 @@ def alignment_warning(source: Integer[np.ndarray, "N"], target: Integer[np.ndarr
     if len(source) < FEWEST or np.ptp(source) == 0 or np.ptp(target) == 0:
         return ""
     a, b = _standardised(source), _standardised(target)
-    together = a * b
-    correlation = float(together.mean())
+    products = a * b
+    correlation = float(products.mean())
     if float(np.mean(a * b[::-1])) > max(correlation, 0) + 0.3:
         return "one side's lines seem to be in reversed order"
     shifts = [sign * lines for lines in range(1, FARTHEST + 1) for sign in (1, -1)]
-    runs = {shift: _best_run(_products(a, b, shift) - together) for shift in shifts}
+    runs = {shift: _best_run(_products(a, b, shift) - products) for shift in shifts}
     shift = max(runs, key=lambda shift: runs[shift][2])
     start, end, gain = runs[shift]
     if gain > CERTAIN * np.sqrt(end - start):
@@ -42,7 +42,7 @@ def alignment_warning(source: Integer[np.ndarray, "N"], target: Integer[np.ndarr
             "lines do not seem to belong together: the correlation of their lengths is "
             f"{correlation:.2f}"
         )
-    start, end, gain = _best_run(correlation / 2 - together)
+    start, end, gain = _best_run(correlation / 2 - products)
     some = a[start:end], b[start:end]
     if (
         gain > CERTAIN * np.sqrt(end - start)

@@ -177,7 +177,7 @@ def _start(generator: Generator, prompts: list[list[int]], numbers: list[int]) -
         end=jnp.int32(-1 if generator.lines else EOS),
     )
     length, samples = settings.max_tokens, generator.width
-    return start_sampling(choice, caches, limits, length, samples, last, keys)
+    return start_sampling(choice, caches, limits, last, keys, (samples, length))
 
 
 def first_capacity(taken: int, most: int) -> int:

@@ -76,12 +76,13 @@ def start_sampling(
     choice: Choice,
     cache: Cache,
     limits: Int[Array, "B"],
-    max_length: int,
-    samples: int,
     last: Int[Array, "B"],
     keys: Key[Array, "B"],
+    size: tuple[int, int],
 ) -> SamplingState:
-    """The state before the first token; `last` is the token to read first."""
+    """The state before the first token, for `size` = (samples of each prompt, tokens of each at
+    most); `last` is the token to read first."""
+    samples, max_length = size
     shape = (limits.shape[0], samples)
     return SamplingState(
         position=jnp.zeros_like(limits),

@@ -222,7 +222,7 @@ def exact(
 
 
 def few_long(references: References) -> str:
-    """A sentence if less than half of the references are long enough for BLEU, else ""."""
+    """A sentence if less than half of the references are long enough for BLEU, otherwise ""."""
     metric, texts = bleu_metric(references.language, references.tokenizer), references.texts[0]
     order = metric.max_ngram_order
     long = sum(len(metric.tokenizer(text).split()) >= order for text in texts)

@@ -8,7 +8,7 @@ runs/NAME/
     damaged/               checkpoints that differ from what was saved
     skipped/STEP/          updates that were skipped and ended training (skipped.py)
     starts.jsonl           the launch log: where and with what it was trained
-    metrics.jsonl          one line a report; tensorboard/ has the same, and wandb/ with --wandb
+    metrics.jsonl          one line per report; tensorboard/ has the same, and wandb/ with --wandb
     profile/               the traces of `--profile`
     eval/                  translations and scores of test sets
     lock                   locked while a train.py is at work

@@ -1,4 +1,4 @@
-"""Metrics of training: metrics.jsonl, one line a report, and tools that draw curves of it."""
+"""Metrics of training: metrics.jsonl, one line per report, and tools that draw curves of it."""
 
 import importlib.util
 import json

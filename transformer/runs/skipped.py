@@ -22,7 +22,7 @@ from transformer.training.step import TrainState
 def keep_skipped(
     folder: Path, config: Config, state: TrainState, batch: Batch, sentences: Sequence[str]
 ) -> None:
-    """Keeps the update that has left `state` as it was, but for its step; by all processes."""
+    """Keeps the update that changed only the step of `state`; called by all processes."""
     place = folder / "skipped" / str(int(state.step))
     checkpoints = Checkpoints(place, config)
     checkpoints.save(state, Progress())

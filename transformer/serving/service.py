@@ -95,7 +95,7 @@ class ModelService:
     @property
     def tokenizer(self) -> Tokenizer:
         """Of the texts that the model reads."""
-        sides: Any = self.tokenizers  # the target of a classifier is none
+        sides: Any = self.tokenizers  # a classifier has no target
         return sides.target if self.kind == "language model" else sides.source
 
     @property

@@ -60,10 +60,10 @@ def _needed(program: Program) -> int:
 def _timed(program, state, batch):
     seconds = []
     for _ in range(RUNS + 1):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         state, metrics = program.run(state, batch, np.float32(0))
         jax.block_until_ready((state.step, metrics))
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - start)
     return statistics.median(seconds[1:]), state
 
 

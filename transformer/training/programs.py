@@ -104,7 +104,7 @@ def compile_update(
     mesh: Mesh, config: Config, batch: Batch, platform: str | None = None
 ) -> Program:
     """The update of such batches; `platform` names that of devices that are not there."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     traced = traced_update(mesh, config, batch)
     lowered = traced.lower(lowering_platforms=(platform,) if platform else None)
     # An absent GPU cannot try which kernel is fastest.
@@ -117,7 +117,7 @@ def compile_update(
         memory.output_size_in_bytes - memory.alias_size_in_bytes,
         memory.temp_size_in_bytes,
         costs.get("bytes accessed"),
-        time.perf_counter() - begun,
+        time.perf_counter() - start,
     )
 
 
