@@ -204,8 +204,8 @@ def _check_description(path: Path) -> None:
 def selection_score(scores: Mapping[str, float], best_by: str) -> float | None:
     """The score by which checkpoints are compared, higher being better; None without it.
 
-    With `auto` it is chrF if that was computed instead of BLEU, otherwise BLEU, or the loss if there
-    is neither."""
+    With `auto` it is chrF if that was computed instead of BLEU, otherwise BLEU, or the loss if
+    there is neither."""
     if not scores:
         return None
     if best_by == "auto":
