@@ -2,10 +2,12 @@
 OPUS (cmn_Hans, jap), mBART (ja_XX)."""
 
 from functools import lru_cache
-
-from langcodes import Language, LanguageTagError
+from typing import TYPE_CHECKING
 
 from transformer.config import DataConfig
+
+if TYPE_CHECKING:
+    from langcodes import Language
 
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian",
@@ -38,11 +40,13 @@ LONGEST = 35
 
 
 @lru_cache
-def read_code(code: str) -> Language | None:
+def read_code(code: str) -> "Language | None":
     """The language of a code, or None if its first part is not a language of the registry.
 
     A macrolanguage stands for its main member: cmn is read as zh, arb as ar.
     """
+    from langcodes import Language, LanguageTagError  # 60 ms, which a translator does not need
+
     if len(code) > LONGEST:
         return None
     first, *rest = code.lower().replace("_", "-").removesuffix("-xx").split("-")
