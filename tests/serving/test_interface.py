@@ -286,7 +286,7 @@ RAW = [
     ("POST", "/translate", b"", JSON, 400, "is not JSON"),
     ("POST", "/translate", b"[" * 50_000, JSON, 413, "at most 12,400 bytes"),
     ("POST", "/translate", b"[" * 5_000, JSON, 400, "nested too deeply"),
-    ("POST", "/translate", b'"a"', JSON, 400, "no JSON object"),
+    ("POST", "/translate", b'"a"', JSON, 400, "not a JSON object"),
     ("POST", "/translate", b'{"q": NaN}', JSON, 400, "NaN"),
     ("POST", "/translate", b"\xff\xfe", JSON, 400, "is not UTF-8"),
     ("POST", "/translate", b"q=%ff&source=en&target=de", {}, 400, "is not UTF-8"),
