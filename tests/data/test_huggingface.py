@@ -10,7 +10,9 @@ from transformer.config import DataConfig
 from transformer.data.corpus import check_corpora, fingerprint, read_pairs
 from transformer.errors import UserError
 
-datasets = pytest.importorskip("datasets", reason="needs pip install -e '.[huggingface]'")
+# A folder that is named datasets imports as a package without modules.
+pytest.importorskip("datasets.config", reason="needs pip install -e '.[huggingface]'")
+import datasets
 
 PAIRS = [("One.", "Eins."), ("Two.", "Zwei,\nzwei.\n"), ("\u4e09", ""), ("", "Vier.")]
 READ = [("One.", "Eins."), ("Two.", "Zwei, zwei."), ("\u4e09", ""), ("", "Vier.")]
