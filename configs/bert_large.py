@@ -1,10 +1,11 @@
-"""The size of BERT-large (Devlin et al., 2019): an encoder alone, which fills in blanks.
+"""The size of BERT-large (Devlin et al., 2019): an encoder alone, which predicts masked words.
 
 command   python train.py configs/bert_large.py (text of your own, one sentence per line)
-size      333,583,664 parameters (`python -m benchmarks.parameter_table`); BERT-large is said to
-          have 340 million. What it has besides, some 3 million: a table of two segments, a norm
-          of the embeddings, a pooler and a layer before its logits
-ours      never trained by us: a preset of a size, not a record
+size      333,583,664 parameters (`python -m benchmarks.parameter_table`); the paper gives 340
+          million for BERT-large. About 3 million of the difference are parts that this model
+          lacks: segment embeddings, a norm of the embeddings, a pooler and a layer before the
+          logits
+ours      not trained by us: this config gives a size, not a result
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig

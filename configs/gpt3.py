@@ -1,9 +1,9 @@
 """The size of GPT-3 (Brown et al., 2020): a decoder alone, which predicts the next word.
 
-command   none of ours: it takes a thousand accelerators; a preset of a size, not a record
-size      174,604,259,328 parameters (`python -m benchmarks.parameter_table`, which only counts
-          shapes); GPT-3 is said to have 175 billion. Half of its layers attend to a band of their
-          context alone, which changes no number
+command   not run by us: it takes a thousand accelerators; this config gives a size, not a result
+size      174,604,259,328 parameters (`python -m benchmarks.parameter_table`, which computes
+          shapes only); the paper gives 175 billion for GPT-3. Half of the layers of GPT-3 have
+          sparse attention, which does not change the number of parameters
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig

@@ -2,10 +2,10 @@
 
 command   python train.py configs/lm_quickstart.py
 data      the German side of phrasebook/en_de, generated on your machine
-score     perplexity 6.53 a token on the test split (6.41 to 6.65), 0.65 bits a byte, seed 0; an
-          interpolated Kneser-Ney trigram model of the same tokens has 13.38
+score     perplexity 6.53 per token on the test split (6.41 to 6.65), 0.65 bits per byte, seed 0; an
+          interpolated Kneser-Ney trigram model on the same tokens has 13.38
           (`python -m benchmarks.language_models runs/lm_quickstart`)
-time      3.6 minutes of training on two CPU cores that were busy with other work too
+time      3.6 minutes of training on two CPU cores, with other work on the machine
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig

@@ -1,12 +1,14 @@
 """A small model for the 29,000 captions of Multi30k, English to German.
 
 command   python train.py configs/multi30k.py
-data      multi30k/en_de: downloaded once (1.3 MB), or taken from MULTI30K_DIR
-time      about 43 minutes on two cores of a Zen 4; 145 on one busy core of an Intel Xeon
-score     39.5, 40.1 and 39.6 BLEU on test_2016_flickr, seeds 0 to 2 (each 1.6 more or less); of
-          lower-cased text 39.9, 40.5 and 40.0; an ensemble of two 40.7 and 41.1
+data      multi30k/en_de: downloaded once (1.3 MB), or read from the folder MULTI30K_DIR
+time      about 43 minutes on two cores of a Zen 4; 145 minutes on one core of an Intel Xeon,
+          with other work on the machine
+score     39.5, 40.1 and 39.6 BLEU on test_2016_flickr with seeds 0 to 2 (each plus or minus 1.6);
+          39.9, 40.5 and 40.0 on lower-cased text; an ensemble of two has 40.7, and 41.1 on
+          lower-cased text
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
-settings  the best of the recipes in docs/benchmarks.md, chosen on the validation set
+settings  the best of the recipes in docs/experiments.md, chosen on the validation set
 """
 
 from transformer.config import (

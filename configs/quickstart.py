@@ -4,8 +4,8 @@ command   python train.py configs/quickstart.py
 data      phrasebook/en_de, generated on your machine; nothing is downloaded
 score     97.2 BLEU on the test split (96.8 to 97.6), beam 4, seed 0
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
-time      3.4 minutes of training on two CPU cores (validation and saving excluded; about a
-          minute of it compiles, and is kept for later runs)
+time      3.4 minutes of training on two CPU cores, without validation and saving; about one of
+          these minutes is compilation, which later runs need not repeat
 """
 
 from transformer.config import (

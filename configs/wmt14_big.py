@@ -3,9 +3,8 @@
 command   python train.py configs/wmt14_big.py
 paper     28.4 BLEU on newstest2014: tokenized, compounds split, average of the last 20 checkpoints
           (section 6.1); 300,000 updates, 3.5 days on 8 P100
-ours      not measured yet. To be compared with 27.8 to 28.6 in sacreBLEU's terms (13a, cased,
-          wmt14/full)
-needs     an accelerator; 1.7 GB of downloads, once (docs/data.md)
+ours      not measured yet. Compare with 27.8 to 28.6 sacreBLEU (13a, cased, wmt14/full)
+needs     an accelerator; one download of 1.7 GB (docs/data.md)
 """
 
 from transformer.config import Config, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
