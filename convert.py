@@ -116,7 +116,7 @@ def chosen_tag(model, language: str) -> str:
 
     tags = model.tokenizers.source.tags
     if language and not tags:
-        raise UserError(f"--target {language}: this model has one target language, without tags")
+        raise UserError(f"--target {language}: this model has no target tags: remove --target")
     return tag_of(tags, language) if language else ""
 
 
@@ -134,7 +134,7 @@ def from_safetensors(command: convert_line.FromSafetensors) -> None:
 
     with new_output(command.run) as folder:
         save_run(folder, load_plain(command.folder))
-    print(f"{command.run}: a run again, of which {command.folder} was made")
+    print(f"{command.run}: the run that {command.folder} was made from")
 
 
 if __name__ == "__main__":

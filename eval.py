@@ -27,7 +27,7 @@ def main(words: list[str]) -> None:
     from transformer.evaluation.records import table
 
     if command.scores:
-        kept = table(command.run) or f"nothing yet: python eval.py {command.run}"
+        kept = table(command.run) or f"no scores yet: run python eval.py {command.run}"
         print(kept.replace("\\|", "|"))
         return
 
@@ -83,14 +83,14 @@ def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
 
     of_translators = ("compare", "lowercased", "details", "sacrebleu", "references")
     if len(data.sides) == 1 and (named := [n for n in of_translators if getattr(command, n)]):
-        raise UserError(f"{command.run} is no translator: leave out --{' and --'.join(named)}")
+        raise UserError(f"{command.run} is not a translator: remove --{' and --'.join(named)}")
     found = in_files(data, command.test_files) if command.test_files else []
     found += [of_sacrebleu(data, name) for name in command.sacrebleu]
     found = found or [split_of(data, command.split)]
     if not command.references:
         return found
     if len(found) > 1:
-        raise UserError(f"--references are those of one test set, and {len(found)} are named")
+        raise UserError(f"--references are for one test set, but {len(found)} are given")
     return [with_references(found[0], command.references)]
 
 
@@ -195,8 +195,8 @@ def score_likelihood(run, pairs) -> list[dict]:
         num_bytes = sum(len(line.encode()) + 1 for line in itertools.compress(lines, is_read))
         if unknown := (all_tokens.target.ids == UNK).sum():
             print(
-                f"{unknown:,} of them unknown to the vocabulary: bits/byte are too few by what it "
-                "would take to spell them (data.byte_fallback does)"
+                f"{unknown:,} of them are unknown tokens: bits/byte is too low, since it does not "
+                "include their spelling (with data.byte_fallback it does)"
             )
     found = estimates(losses, config.model.unit, num_bytes)
     print(*found, sep="\n")

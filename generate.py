@@ -106,7 +106,7 @@ def predictions(
     found = fill_mask(config, params, tokenizers, lines, settings.words)
     for number, line, masks in zip(numbers, lines, found):
         if line and not masks:
-            warnings.warn(f"line {number + 1:,} has no blank (two underscores: __)", stacklevel=1)
+            warnings.warn(f"line {number + 1:,} has no mask (two underscores: __)", stacklevel=1)
     return found
 
 

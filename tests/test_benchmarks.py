@@ -90,10 +90,10 @@ def test_updates_are_measured_as_train_py_makes_them():
     "words, sentence",
     [
         (["--target", "v9"], "no target 'v9'"),
-        (["--target", "h100:0"], "a topology is '1'"),
-        (["--target", "h100:2x2"], "a topology is '1'"),
-        (["--target", "v5e:2x"], "a topology is '2x2'"),
-        (["--target", "v5e:0x2"], "a topology is '2x2'"),
+        (["--target", "h100:0"], "a topology such as '1'"),
+        (["--target", "h100:2x2"], "a topology such as '1'"),
+        (["--target", "v5e:2x"], "a topology such as '2x2'"),
+        (["--target", "v5e:0x2"], "a topology such as '2x2'"),
         (["--length", "0"], "must be at least 1"),
     ],
 )

@@ -77,7 +77,7 @@ def test_killed_before_its_first_checkpoint_it_begins_with_the_other_weights_aga
     assert not any((folder / "checkpoints").iterdir())
     result = run(*words, "--train.steps", 1)
     assert result.returncode == 0, result.stderr
-    assert "begins with the weights of" in result.stdout
+    assert "starts from the weights of" in result.stdout
     for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "best"), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
 

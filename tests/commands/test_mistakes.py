@@ -89,10 +89,13 @@ DATASET = "--data.train-files --data.validation-files --data.test-files --data.d
 MISTAKES = [
     # configs
     ("train.py", ["config", "train.py --help"]),
-    ("train.py --train.steps 5 configs/small.py", ["--train.steps comes too early", "train.py"]),
+    (
+        "train.py --train.steps 5 configs/small.py",
+        ["--train.steps must come after the first argument", "train.py"],
+    ),
     ("train.py configs/smal.py", ["no config file configs/smal.py", "large.py", "small.py"]),
     ("train.py nowhere/small.py", ["no config file nowhere/small.py", "configs/small.py"]),
-    ("train.py configs/broken.py", ["does not run", "Konfig"]),
+    ("train.py configs/broken.py", ["fails with", "Konfig"]),
     ("train.py configs/empty.py", ["must define `config = Config(...)`"]),
     # settings
     (f"{SMALL} --model.d-modle 32", ["d-modle", "d-model"]),
@@ -102,9 +105,9 @@ MISTAKES = [
     (f"{SMALL} --model.dropout 1.5", ["model.dropout (1.5)", "below 1"]),
     (f"{SMALL} --train.steps 0", ["train.steps (0)", "at least 1"]),
     (f"{SMALL} --data.vocab-size 4000 --data.tokenizer bpe", ["data.vocab_size (4000)", "at most"]),
-    (f"{SMALL} --plan h200", ["no target 'h200'", "h100", "v5e"]),
-    (f"{SMALL} --plan v5e:four", ["v5e:four", "a topology is '2x2', for example"]),
-    (f"{SMALL} --plan h100:2x2", ["h100:2x2", "a topology is '1', for example"]),
+    (f"{SMALL} --plan h200", ["unknown target 'h200'", "h100", "v5e"]),
+    (f"{SMALL} --plan v5e:four", ["v5e:four", "needs a topology such as '2x2'"]),
+    (f"{SMALL} --plan h100:2x2", ["h100:2x2", "needs a topology such as '1'"]),
     (f"{SMALL} --device gpu", ["--device gpu", "JAX found", ".[cuda]"]),
     # corpora
     (f"{SMALL} {DATASET} multi31k/en_de", ["multi31k", "multi30k"]),
@@ -133,12 +136,15 @@ MISTAKES = [
     (f"{SMALL} --model.decoder-layers 0", ["data.target ('de')", "must be empty"]),
     (f"{SMALL} --data.target=", ["data.target ('')", "must be a language"]),
     (f"{MASKED} --train.best-by bleu", ["train.best_by (bleu)", "loss or accuracy"]),
-    (f"{MASKED} --data.sampling 0.1", ["data.sampling", "is for pairs of sentences"]),
+    (
+        f"{MASKED} --data.sampling 0.1",
+        ["data.sampling", "has an effect only on pairs of sentences"],
+    ),
     (f"{MASKED} --data.swap-files", ["data.swap_files", "data.tsv_columns"]),
     (f"{SMALL} --from runs/classes --data.target= --train.best-by loss", ["data.label_column"]),
     (
         f"{MASKED} {ALIKE} --data.label-column 2",
-        ["data.label_column", "all of the training data is of the class 'red'"],
+        ["data.label_column", "all training data has the class 'red'"],
     ),
     (
         f"{MASKED} {ALIKE} --data.label-column 3",
@@ -149,7 +155,10 @@ MISTAKES = [
     ("train.py configs/small.py --run .", ["is not a run", "--run"]),
     ("train.py configs/small.py --run thesis.txt/run", ["thesis.txt/run", "--run"]),
     ("train.py configs/small.py --run /sys/run", ["cannot write to /sys/run", "--run"]),
-    ("train.py configs/small.py --run runs/first --model.d-ff 64", ["d_ff is 32 there, 64 here"]),
+    (
+        "train.py configs/small.py --run runs/first --model.d-ff 64",
+        ["d_ff is 32 in the run, 64 in this command"],
+    ),
     ("train.py configs/small.py --run runs/first --from runs/first", ["--from", "--run"]),
     (f"{SMALL} --from runs/frist", ["runs/frist is not a run", "runs/first"]),
     (f"{SMALL} --from runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
@@ -158,18 +167,18 @@ MISTAKES = [
         ["runs/first has no checkpoint '7'", "best", "20"],
     ),
     (f"{SMALL} --from runs/first --model.d-ff 64", ["of another model"]),
-    (f"{SMALL} --from runs/first --data.lowercase", ["data.lowercase is taken over"]),
+    (f"{SMALL} --from runs/first --data.lowercase", ["data.lowercase cannot be set"]),
     ("eval.py runs/frist", ["runs/frist is not a run", "runs/first"]),
-    ("eval.py elsewhere/run", ["elsewhere/run is not a run", "train.py makes runs"]),
+    ("eval.py elsewhere/run", ["elsewhere/run is not a run", "train.py creates runs"]),
     ("eval.py runs/damaged", ["config.json is damaged"]),
-    ("eval.py runs/other-model", ["checkpoint", "model.d_ff was 32 and is 64 there"]),
+    ("eval.py runs/other-model", ["checkpoint", "set model.d_ff back from 64 to 32"]),
     ("eval.py runs/other-vocabulary", ["runs/other-vocabulary/tokenizer", "another vocabulary"]),
     ("eval.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     # scoring and translating
     ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "average, average-best", "20"]),
     ("eval.py runs/first --decode.beam-size 0", ["decode.beam_size (0)", "at least 1"]),
     ("eval.py runs/first --split training", ["split", "test", "validation"]),
-    ("eval.py runs/first --test-files two.en gone.de", ["--test-files: no file gone.de"]),
+    ("eval.py runs/first --test-files two.en gone.de", ["--test-files: there is no file gone.de"]),
     ("eval.py runs/first --references one.de", ["--references: one.de has 1 lines", "sentences"]),
     (
         "eval.py runs/first --test-files two.en two.en two.en two.en --references one.de",
@@ -180,16 +189,19 @@ MISTAKES = [
     ("eval.py runs/first --compare runs/frist", ["runs/frist is not a run"]),
     ("eval.py runs/first --compare runs/first:7", ["runs/first has no checkpoint '7'", "20"]),
     ("eval.py runs/first --compare runs/language", ["--compare", "runs/language"]),
-    ("eval.py runs/language --compare runs/first", ["runs/language is no translator"]),
-    ("eval.py runs/classes --lowercased", ["runs/classes is no translator", "--lowercased"]),
+    ("eval.py runs/language --compare runs/first", ["runs/language is not a translator"]),
+    ("eval.py runs/classes --lowercased", ["runs/classes is not a translator", "--lowercased"]),
     ("translate.py runs/frist", ["runs/frist is not a run", "runs/first"]),
     ("translate.py runs/first --beam 3", ["--beam"]),
     ("translate.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     ("translate.py runs/other-vocabulary", ["another vocabulary"]),
-    ("translate.py runs/language", ["runs/language is no translator", "generate.py runs/language"]),
+    (
+        "translate.py runs/language",
+        ["runs/language is not a translator", "generate.py runs/language"],
+    ),
     ("translate.py runs/first --nbest 3", ["--nbest (3)", "--decode.beam-size (2)"]),
     ("translate.py runs/first --nbest 0", ["nbest (0)", "at least 1"]),
-    ("translate.py runs/first --score", ["--score", "--input tsv or json"]),
+    ("translate.py runs/first --score", ["--score", "--input tsv or --input json"]),
     ("translate.py runs/first --score --input tsv --nbest 2", ["--score", "--nbest"]),
     ("translate.py runs/first --input xml", ["input", "xml", "json"]),
     ("translate.py runs/first --decode.min-length -1", ["min_length (-1)", "at least 0"]),
@@ -276,6 +288,6 @@ def test_a_full_disk_keeps_the_checkpoints_before(folder, monkeypatch, capfd):
         said = message_of(f"{SMALL} --data.normalisation identity", monkeypatch, capfd)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert_one_sentence(said[said.index("error: ") :], ["cannot s", "make room"])
+    assert_one_sentence(said[said.index("error: ") :], ["cannot s", "check free space"])
     after = contents(folder)
     assert {path: after.get(path) for path in before} == before

@@ -29,14 +29,14 @@ def test_the_same_command_on_a_finished_run_changes_nothing(config, undisturbed)
     result = run("train.py", config, "--run", undisturbed)
     assert result.returncode == 0, result.stderr
     assert "20 of 20 done" in result.stdout
-    assert "scores      chrF chooses the best checkpoint" in result.stdout  # one or two words
+    assert "scores      chrF selects the best checkpoint" in result.stdout  # one or two words
     assert (undisturbed / "metrics.jsonl").read_text() == before
 
 
 def test_another_config_for_the_same_folder_is_refused_by_field(config, undisturbed):
     result = run("train.py", config, "--run", undisturbed, "--model.d-ff", 64)
     assert result.returncode == 2
-    assert "model.d_ff is 32 there, 64 here" in result.stderr
+    assert "model.d_ff is 32 in the run, 64 in this command" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_refused_with_what_would_help(config, tmp_path):
     result = limited(large, 8)
     assert result.returncode == 2
     assert re.search(
-        r"error: an update takes [\d.]+ GB beside the state, and a device has [\d.]+ left: "
+        r"error: an update takes [\d.]+ GB beside the state, but a device has [\d.]+ GB left: "
         r"lower data.batch_tokens",
         result.stderr,
     )

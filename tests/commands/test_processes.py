@@ -90,12 +90,12 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
     sentence = said.splitlines()[-1]
     assert code == 3
     place = "((the checkpoint of )?update|batch of the validation) [0-9,]+"
-    assert re.search(f", last at {place}: see what", sentence)
+    assert re.search(f", last at {place}: check why", sentence)
     assert sentence.startswith("error: ") and "start the same command again" in sentence
     if fault == signal.SIGKILL and lost == 0:
-        assert "the first process, 0 of 2" in sentence and "is gone" in sentence
+        assert "the first process, 0 of 2" in sentence and "has ended" in sentence
     else:
-        assert f"process {lost} of 2 has not been heard of for 5 s" in sentence
+        assert f"process {lost} of 2 has sent no heartbeat for 5 s" in sentence
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,9 @@ def test_a_process_that_lives_and_does_not_go_on_is_named(config, tmp_path):
         sentence = errors.splitlines()[-1]
         assert process.returncode == 3
         assert "no process has made progress for 20 s (--stall-timeout)" in sentence
-        assert re.search(r"process 0 at update (8|9|1[0-9]); process 1 at update 7; see", sentence)
+        assert re.search(
+            r"process 0 at update (8|9|1[0-9]); process 1 at update 7; check", sentence
+        )
         assert "start the same command again" in sentence
 
 
@@ -171,7 +173,7 @@ def test_a_process_whose_partner_never_comes_says_so(config, tmp_path, number):
     alone = start_one(free_port(), number, *words)
     _, said = alone.communicate(timeout=90)
     assert alone.returncode == 3
-    assert "error: --distributed: not all of the 2 processes came" in said.splitlines()[-1]
+    assert "error: --distributed: not all of the 2 processes reached" in said.splitlines()[-1]
 
 
 def test_two_processes_train_what_two_devices_train(config, tmp_path):

@@ -47,7 +47,7 @@ def test_where_the_data_are_gone_the_rest_is_shown(undisturbed, tmp_path):
         (["--beside", "runs/other"], "--beside has no effect without --report"),
         (["--sentences", "a"], "--sentences has no effect without --report"),
         (["--report", "--beside", "runs/none"], "runs/none"),
-        (["--report", "--scores"], "leave it or --report out"),
+        (["--report", "--scores"], "remove one of them"),
         (["--report", "--sentences", ""], "--sentences: '' has 0 tokens"),
     ],
 )

@@ -201,7 +201,7 @@ def test_a_run_and_its_data_may_move_and_its_steps_become_more(
     assert load_params(folder, run_config, "best")[1] == "best: step 25"
 
     (data / "train.de.gz").write_bytes((data / "train.en.gz").read_bytes())
-    with pytest.raises(UserError, match=r"data.train_files is .* the files do not hold the same"):
+    with pytest.raises(UserError, match=r"data.train_files is .* the files have other contents"):
         said_by(config, "--run", first, *words)
 
 
@@ -237,7 +237,7 @@ def test_a_second_command_on_a_run_at_work_changes_nothing_in_it(config, tmp_pat
         for change in (["--decode.beam-size", 7], ["--model.d-ff", 64], ["--data.vocab-size", 30]):
             second = run("train.py", config, "--run", folder, "--train.steps", 10**6, *change)
             assert second.returncode == 2
-            assert "another train.py is at work" in second.stderr
+            assert "another train.py is running" in second.stderr
             assert [path.read_bytes() for path in files] == before
     finally:
         first.kill()
@@ -268,4 +268,4 @@ def test_a_run_that_is_deleted_while_it_trains_is_not_trained_for_nothing(config
     shutil.rmtree(folder, ignore_errors=True)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert f"{folder} has been deleted" in said or "No such file" in said
+    assert f"{folder} was deleted" in said or "No such file" in said

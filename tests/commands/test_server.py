@@ -108,7 +108,7 @@ def refusal(*words):
 
 
 def test_mistakes_get_a_sentence(undisturbed):
-    assert "name a run" in refusal()
+    assert "no run is given" in refusal()
     assert "nowhere is not a run" in refusal("nowhere")
     assert "port (99999) must be below 65536" in refusal(undisturbed, "--port", 99999)
     assert "characters (0) must be at least 1" in refusal(undisturbed, "--characters", 0)

@@ -158,7 +158,7 @@ def answered(tmp_path, capsys, data, skip, size=8):
 BAD = [
     (b"x", "line 4: 'x' is no number"),
     (b"13", "line 4: 13 is too unlucky"),
-    (b"\xff", "line 4: this is not UTF-8 (invalid start byte): convert it, for example with iconv"),
+    (b"\xff", "line 4: not UTF-8 (invalid start byte): convert the input, for example with iconv"),
 ]
 
 
@@ -183,7 +183,7 @@ def test_a_bad_line_that_is_skipped_costs_itself_alone(
     assert [str(one.message) for one in recwarn] == [
         f"{sentence} (skipped)",
         "line 7: 13 is too unlucky (skipped)",
-        "2 lines without an answer (--on-error skip)",
+        "2 lines were skipped (--on-error skip)",
     ]
 
 
@@ -233,4 +233,6 @@ def test_translations_that_are_truncated_are_counted_and_told_of_once(
         exchange.answer([exchange.read(line)], [number])
     exchange.warn_of_truncated()
     [warning] = recwarn.list
-    assert str(warning.message).startswith("2 of 4 translations reached the longest length")
+    assert str(warning.message).startswith(
+        "2 of 4 translations were truncated at the longest length"
+    )

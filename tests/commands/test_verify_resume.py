@@ -16,7 +16,7 @@ def test_it_proves_that_interruptions_change_nothing_and_leaves_nothing_behind(c
     *steps, verdict = result.stdout.splitlines()
     assert len(steps) == 4
     assert re.fullmatch(r"40 updates, uninterrupted: \d+ s", steps[0])
-    assert re.fullmatch(r"again, killed by kill -9: \d+ s", steps[1])
+    assert re.fullmatch(r"again, killed by SIGKILL: \d+ s", steps[1])
     assert re.fullmatch(r"from update [12]0, stopped by SIGTERM: \d+ s", steps[2])
     assert re.fullmatch(r"from update 31 to the end: \d+ s", steps[3])
     assert verdict.startswith("interruptions change nothing: all 96 arrays")
@@ -37,4 +37,6 @@ def test_an_error_of_train_py_is_shown(config, tmp_path):
     words = [config, "--run", tmp_path / "run", "--data.max-length", 1, "--verify-resume"]
     result = run("train.py", *words)
     assert result.returncode == 2
-    assert "error: train.py ended with 2: error: none of the 300 training pairs" in result.stderr
+    assert (
+        "error: train.py exited with code 2: error: none of the 300 training pairs" in result.stderr
+    )

@@ -90,7 +90,9 @@ def test_derived_fields_have_no_flag_and_a_config_file_sets_vocabulary_sizes_alo
         ("data=DataConfig(vocabulary='a')", "data.vocabulary"),
         ("decode=DecodeConfig(length_ratio=2.0)", "decode.length_ratio"),
     ):
-        with pytest.raises(UserError, match=f"sets {name}, which train.py fills in: leave it out"):
+        with pytest.raises(
+            UserError, match=f"sets {name}, which train.py determines itself: remove it"
+        ):
             load_config(config_file(tmp_path / "derived.py", text))
 
 
@@ -130,9 +132,9 @@ REFUSED = [
     ("model", {"encoder_layers": 0}, r"data.source \('en'\) must be empty .*encoder_layers 0"),
     ("data", {"source": ""}, r"data.source \(''\) must be a language with model.encoder_layers 6"),
     ("data", {"target": ""}, r"data.target \(''\) must be a language with model.decoder_layers 6"),
-    ("data", {"windows": True}, "data.windows is for text of one side"),
+    ("data", {"windows": True}, "data.windows needs an encoder or a decoder alone"),
     ("data", {"label_column": 2}, "data.label_column .* encoder alone"),
-    ("model", {"classes": 3}, r"data.label_column \(0\) must name the column"),
+    ("model", {"classes": 3}, r"data.label_column \(0\) must be the number of the column"),
     ("model", {"d_model": 512, "num_heads": 7}, r"model.d_model \(512\) .*model.num_heads \(7\)"),
     ("model", {"d_model": 15, "num_heads": 3}, r"model.d_model \(15\) must be even"),
     ("model", {"positions": "learned", "max_positions": 100}, r"model.max_positions \(100\)"),
@@ -145,13 +147,21 @@ REFUSED = [
     ("model", {"d_model": True}, r"model.d_model \(True\) must be of type int"),
     ("model", {"attention_bias": 1}, r"model.attention_bias \(1\) must be of type bool"),
     ("data", {"shared_vocabulary": False}, r"model.tying \(all\) needs data.shared_vocabulary"),
-    ("data", {"source_vocab_size": 9}, r"data.source_vocab_size \(9\) is for two vocabularies"),
+    (
+        "data",
+        {"source_vocab_size": 9},
+        r"data.source_vocab_size \(9\) has no effect with a shared vocabulary",
+    ),
     ("data", {"character_coverage": 0.5}, r"data.character_coverage \(0.5\) must be 0 or at least"),
-    ("data", {"user_symbols": ("<a>", "<a>")}, r"data.user_symbols \('<a>', '<a>'\) must differ"),
-    ("data", {"user_symbols": ("a b",)}, "data.user_symbols .* have no blanks"),
-    ("data", {"user_symbols": ("</s>",)}, "data.user_symbols .* not be named as a special token"),
+    (
+        "data",
+        {"user_symbols": ("<a>", "<a>")},
+        r"data.user_symbols \('<a>', '<a>'\) must not have duplicates",
+    ),
+    ("data", {"user_symbols": ("a b",)}, "data.user_symbols .* spaces"),
+    ("data", {"user_symbols": ("</s>",)}, "data.user_symbols .* names of special tokens"),
     ("data", {"dataset": ""}, r"data.dataset \(''\) must name a dataset"),
-    ("data", {"train_files": ("a",)}, "data.dataset .* or be empty beside data.train_files"),
+    ("data", {"train_files": ("a",)}, "data.dataset .* or be empty if data.train_files"),
     ("data", FILES | {"validation_files": ()}, "data.validation_files must be set"),
     ("data", {"batch_tokens": 100}, r"data.batch_tokens \(100\) .*data.max_length \(256\)"),
     ("optimizer", {"cooldown_steps": 200_000}, r"optimizer.cooldown_steps \(200000\) must not"),
@@ -163,7 +173,7 @@ REFUSED = [
     ("decode", {"max_extra_length": 2**31 - 1}, r"\(2147483647\) must be below 100001"),
     ("data", FILES | {"train_files": ("a", 5)}, r"data.train_files \(\('a', 5\)\) .* type str"),
     ("data", FILES | {"train_files": "ab"}, r"data.train_files \('ab'\) must be of type tuple"),
-    ("data", {"tsv_columns": (1,)}, r"data.tsv_columns \(\(1,\)\) must be 2 values"),
+    ("data", {"tsv_columns": (1,)}, r"data.tsv_columns \(\(1,\)\) must have 2 values"),
     ("decode", {"stop": "never"}, r"decode.stop \('never'\) must be one of: bound, full"),
 ]
 
@@ -179,11 +189,14 @@ ONE_STACK = [
     ({"model": {"tying": "target"}}, r"model.tying \(target\) needs an encoder and a decoder"),
     (
         {"data": {"shared_vocabulary": False}, "model": {"tying": "none"}},
-        "must be on with one side",
+        "must be on for an encoder or a decoder alone",
     ),
     ({"data": {"label_column": 2, "windows": True}}, "data.label_column .* data.windows off"),
-    ({"data": {"label_column": 2, "dataset": "x", "train_files": ()}}, "needs data.train_files"),
-    ({"data": {"swap_files": True}}, "data.swap_files is for pairs"),
+    (
+        {"data": {"label_column": 2, "dataset": "x", "train_files": ()}},
+        "needs tables as data.train_files",
+    ),
+    ({"data": {"swap_files": True}}, "data.swap_files needs pairs"),
     ({"train": {"best_by": "bleu"}}, r"train.best_by \(bleu\) needs a translator"),
 ]
 

@@ -113,7 +113,9 @@ def test_a_file_that_was_changed_later_is_refused(tmp_path):
     (tmp_path / "file.bin").write_bytes(CONTENT)
     verify(tmp_path / "file.bin", "http://origin", EXPECTED, "replace it")
     (tmp_path / "file.bin").write_bytes(CONTENT[:-1] + b"\0")
-    with pytest.raises(UserError, match=r"is not the file .* http://origin .* replace it"):
+    with pytest.raises(
+        UserError, match=r"is not the expected file from http://origin: .* replace it"
+    ):
         verify(tmp_path / "file.bin", "http://origin", EXPECTED, "replace it")
 
 

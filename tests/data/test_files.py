@@ -73,7 +73,7 @@ def test_files_give_their_lines_whatever_ends_them(tmp_path, suffix, end, last_e
 @pytest.mark.parametrize("text", ["One.\rTwo.\r", "One.\r\rTwo.", "\ufeffOne.\rTwo."])
 def test_a_file_whose_lines_end_in_carriage_returns_alone_is_named(tmp_path, text, suffix):
     data = parallel(tmp_path, text, text, suffix)
-    with pytest.raises(UserError, match=f"s{suffix}: carriage returns alone end its lines"):
+    with pytest.raises(UserError, match=f"s{suffix}: its lines end with carriage returns alone"):
         list(read_pairs(data, "train"))
 
 
@@ -174,9 +174,9 @@ def test_quotes_of_tables_without_them_are_text(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('a,b\n"c\nd",e\nf,"open\ng,h\n', r"a\.csv, line 4: a field in quotes .*correct the row$"),
-        ('a,b\n"c" d,e\n', r"a\.csv, line 2: a field in quotes must end"),
-        (f'a,"{"x" * 2**24}y"\n', r"line 1: a field in quotes .*field limit"),
+        ('a,b\n"c\nd",e\nf,"open\ng,h\n', r"a\.csv, line 4: a quoted field .*correct the row$"),
+        ('a,b\n"c" d,e\n', r"a\.csv, line 2: a quoted field must end"),
+        (f'a,"{"x" * 2**24}y"\n', r"line 1: a quoted field .*field limit"),
         ("a;b\n", r"1 column\(s\) in 'a;b', .*separated by commas"),
         ("a,b\n\n", r"line 2: 0 column\(s\)"),
         ("a,b\rc,d\n", r"line 1: "),
@@ -267,7 +267,9 @@ def test_missing_files_name_what_is_there(tmp_path):
     data = parallel(tmp_path, "a\n", "b\n")
     write(tmp_path / "train.en", "a\n")
     wrong = str(tmp_path / "trian.en")
-    with pytest.raises(UserError, match=r"data\.train_files: no file .*trian\.en.*train\.en"):
+    with pytest.raises(
+        UserError, match=r"data\.train_files: there is no file .*trian\.en.*train\.en"
+    ):
         read(DataConfig(dataset="", train_files=(wrong, data.train_files[1])))
     with pytest.raises(UserError, match=r"no folder .*nowhere either"):
         read(DataConfig(dataset="", train_files=(str(tmp_path / "nowhere/a.tsv"),)))
@@ -335,7 +337,7 @@ def test_other_text_of_the_same_size_and_time_has_another_fingerprint(tmp_path, 
 def test_all_files_are_checked_before_anything_is_read(tmp_path):
     files = parallel(tmp_path, "a\n", "b\n").train_files
     check_corpora(DataConfig(dataset="", train_files=files))
-    with pytest.raises(UserError, match=r"data\.test_files: no file .*nowhere\.tsv"):
+    with pytest.raises(UserError, match=r"data\.test_files: there is no file .*nowhere\.tsv"):
         check_corpora(DataConfig(dataset="", train_files=files, test_files=("nowhere.tsv",)))
 
 

@@ -43,7 +43,7 @@ def tokenizer(tagged):
         ("  ", "", ""),
     ],
 )
-@pytest.mark.filterwarnings("ignore:a text without a target tag", "ignore:.* inside a text")
+@pytest.mark.filterwarnings("ignore:a text has no target tag", "ignore:.* inside a text")
 def test_a_tag_of_the_vocabulary_begins_a_source_and_all_else_is_text(tokenizer, text, tag, rest):
     assert read_source(tokenizer, text) == (tag, rest)
     [row] = tokenizer.encode([text])
@@ -88,8 +88,8 @@ def test_a_language_may_be_named_by_any_of_its_codes():
 @pytest.mark.parametrize(
     "text, word",
     [
-        ("a b", "without a target tag"),
-        (">>Good morning<< asked the woman.", "without a target tag"),
+        ("a b", "has no target tag"),
+        (">>Good morning<< asked the woman.", "has no target tag"),
         (">>deu<< >>fra<< a", ">>fra<< inside a text"),
         (">>deu<< a. >>deu<< b", ">>deu<< inside a text"),
         (">>deu<< a << b >> c", None),

@@ -61,7 +61,7 @@ def test_a_table_is_read_as_the_config_reads_those_of_training(files, name, swap
 def test_what_is_wrong_with_test_files_names_their_flag(files):
     for names, words in (
         (["a.en"], "--test-files: a.en has no target file"),
-        (["a.en", "gone"], "--test-files: no file gone; in its folder"),
+        (["a.en", "gone"], "--test-files: there is no file gone; its folder has"),
         (["."], r"--test-files: \. "),
     ):
         with pytest.raises(UserError, match=words):
@@ -78,7 +78,7 @@ def test_several_files_of_references_take_the_place_of_one(files):
     assert with_references(test_set, ["2"]).more_references == ()
     with pytest.raises(UserError, match=r"--references: 3 has 1 lines, and a\.en .* 2 sentences"):
         with_references(test_set, ["1", "3"])
-    with pytest.raises(UserError, match="--references: no file gone"):
+    with pytest.raises(UserError, match="--references: there is no file gone"):
         with_references(test_set, ["gone"])
 
 
@@ -123,7 +123,7 @@ def test_any_spelling_of_a_language_names_sacrebleus(folder, source, target):
 
 def test_what_sacrebleu_does_not_have_is_reported(folder, monkeypatch):
     for name, words in {
-        "wmt14-full": r"knows no such test set; is it .*wmt14/full",
+        "wmt14-full": r"has no such test set; similar names: .*wmt14/full",
         "zzzzzz": "sacrebleu --list",
         "wmt15": "has no en-de: it has",
     }.items():

@@ -86,7 +86,7 @@ def test_a_text_too_long_for_learned_positions_is_cut_with_a_warning(
         max_positions=9,
     )
     config, params = Config(model=model), random_params(model)
-    with pytest.warns(UserWarning, match=r"was cut after 8 \("):
+    with pytest.warns(UserWarning, match=r"was truncated to 8 \("):
         found = fill_mask(config, params, tokenizers, ["the __ sleeps " * 5, "a __"], 3)
     assert [len(blanks) for blanks in found] == [1, 1]  # of five blanks one is among the first 8
     [alone] = fill_mask(config, params, tokenizers, ["a __"], 3)

@@ -143,11 +143,11 @@ def test_what_is_streamed_is_the_continuation(build):
 def test_of_a_text_longer_than_learned_positions_the_end_is_read_with_a_warning(build):
     learned = {"positions": "learned", "max_positions": 20}
     _, generator = build(learned, temperature=0.0, max_tokens=50)
-    with pytest.warns(UserWarning, match=r"of a text of \d+ tokens the last 19 were read"):
+    with pytest.warns(UserWarning, match=r"a text of \d+ tokens was truncated to its last 19"):
         [[long]] = continuations(generator, [PROMPTS[2]])
     assert len(long.tokens) == 1 and long.text.startswith(PROMPTS[2])
     _, least = build({"positions": "learned", "max_positions": 2}, max_tokens=50)
-    with pytest.warns(UserWarning, match="the last 1 were read"):
+    with pytest.warns(UserWarning, match="truncated to its last 1"):
         [[one]] = continuations(least, [PROMPTS[2]])
     assert len(one.tokens) == 1
 
@@ -162,7 +162,7 @@ def test_a_text_that_ends_where_learned_positions_do_is_marked_and_counted(build
             assert "".join(stream(generator, "the cat")) == one.text
         assert one.truncated is other.truncated is truncated
         assert len(one.tokens) <= 20 - 8 + 1  # BOS, and the last one is not read
-        said = [str(one.message).partition(" end where")[0] for one in told]
+        said = [str(one.message).partition(" end after")[0] for one in told]
         assert said == (["2 texts", "1 texts"] if truncated else [])
 
 

@@ -172,7 +172,7 @@ def test_learned_positions_end_somewhere_and_there_a_sentence_is_cut_with_a_warn
     params = random_params(model)
     config = replace(translator[0], model=model)
     long = "the cat sleeps and the dog reads a book"
-    with pytest.warns(UserWarning, match=r"cut after 19 \(model\.max_positions\): 'the cat"):
+    with pytest.warns(UserWarning, match=r"truncated to 19 \(model\.max_positions\): 'the cat"):
         translations = translate(make_translator(config, params, tokenizers), ["a dog", long, ""])
     assert len(translations) == 3
     assert translations[0] == translate(make_translator(config, params, tokenizers), ["a dog"])[0]
@@ -183,7 +183,9 @@ def test_a_very_long_line_is_cut_with_a_warning_and_keeps_its_place(translator, 
     config, params, _ = translator
     config = replace(config, decode=replace(config.decode, max_source_length=12))
     lines = ["a dog", "the cat sleeps " * 10_000, ""]
-    with pytest.warns(UserWarning, match=r"150,000 tokens was cut after 12 \(decode\.max_source"):
+    with pytest.warns(
+        UserWarning, match=r"150,000 tokens was truncated to 12 \(decode\.max_source"
+    ):
         translations = translate(make_translator(config, params, tokenizers), lines)
     run = make_translator(config, params, tokenizers)
     short, cut = (translate(run, [line])[0] for line in ("a dog", lines[1][:11]))
@@ -321,7 +323,9 @@ def test_a_prefix_that_leaves_no_room_is_cut_and_named(translator, tokenizers):
     config = replace(config, decode=replace(config.decode, max_length=4))
     ready, prefix = make_translator(config, params, tokenizers), "the garden the garden"
     [ids] = tokenizers.target.encode([prefix])
-    with pytest.warns(UserWarning, match=r"was cut after 3 \(decode\.max_length.*'the garden the"):
+    with pytest.warns(
+        UserWarning, match=r"was truncated to 3 \(decode\.max_length.*'the garden the"
+    ):
         [[told]] = hypotheses(ready, ["a dog"], 1, [prefix])
     assert list(told.tokens[:3]) == ids[:3]
 

@@ -87,7 +87,7 @@ def test_how_many_are_truncated_is_said_with_the_remedy(
     config = Config(model=small_model(), decode=DecodeConfig(**decode))
     translator = make_translator(config, random_params(config.model), Tokenizers(pieces, pieces))
     said = truncation(translator, 3, 1200)
-    assert said == f"3 of 1,200 translations reached the longest length before their end: {remedy}"
+    assert said == f"3 of 1,200 translations were truncated at the longest length: {remedy}"
 
 
 def test_json_says_of_an_output_that_it_is_truncated_and_of_others_nothing():

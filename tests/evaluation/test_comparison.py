@@ -43,14 +43,14 @@ def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, s
     verdicts = {one.verdict for one in found}
     assert verdicts == (
         {"the first is better"} if second is SECOND
-        else {"no difference that this test set can show"}
+        else {"no significant difference on this test set"}
     )  # fmt: skip
 
 
 def test_a_translator_is_no_better_than_itself():
     """sacreBLEU gives two equal ones the smallest probability there is."""
     for one in compare(FIRST, FIRST, to(REFERENCES)):
-        assert one.verdict.startswith("no difference")
+        assert one.verdict.startswith("no significant difference")
         assert (one.bootstrap, one.randomisation) == (1, 1)
 
 
@@ -60,7 +60,7 @@ def test_few_sentences_that_differ_show_no_difference(count, least):
     worse = [line if n >= count else "" for n, line in enumerate(REFERENCES[:8])]
     for one in compare(REFERENCES[:8], worse, to(REFERENCES[:8])):
         assert least <= one.randomisation < least + 0.05
-        assert one.verdict == "no difference that this test set can show"
+        assert one.verdict == "no significant difference on this test set"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_few_sentences_that_differ_show_no_difference(count, least):
         (False, 20.0, 30.0, 0.02, "the second is better"),
         (True, 30.0, 20.0, 0.02, "the second is better"),
         (True, 20.0, 30.0, 0.02, "the first is better"),
-        (False, 30.0, 20.0, 0.05, "no difference that this test set can show"),
+        (False, 30.0, 20.0, 0.05, "no significant difference on this test set"),
     ],
 )
 def test_a_difference_counts_if_it_is_unlikely(lower_is_better, first, second, chance, expected):
@@ -82,4 +82,4 @@ def test_a_difference_counts_if_both_tests_see_it(monkeypatch):
     monkeypatch.setattr("transformer.evaluation.comparison._probability", lambda _: next(chances))
     for one in compare(FIRST, SECOND, to(REFERENCES)):
         assert (one.bootstrap, one.randomisation) == (0.01, 0.07)
-        assert one.verdict.startswith("no difference")
+        assert one.verdict.startswith("no significant difference")

@@ -30,7 +30,7 @@ def test_chrf_chooses_where_bleu_has_no_four_words_to_compare(references, langua
     found = scorer(references, language)
     assert found.chosen_by == judge
     remarks = " ".join(found.remarks(list))
-    assert ("chrF chooses the best checkpoint" in remarks) == (judge == "chrf")
+    assert ("chrF selects the best checkpoint" in remarks) == (judge == "chrf")
     expected = {"loss": {}, "bleu": {"bleu": 100}, "chrf": {"chrf": 100}}[judge]
     scores = found.scores(references)
     assert scores == pytest.approx(scores | expected)

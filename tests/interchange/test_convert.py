@@ -64,7 +64,7 @@ def test_training_goes_on_from_the_imported_weights(place, tmp_path):
     words = ["train.py", config, "--run", tuned, "--train.steps"]
     begun = run(*words, 20, "--from", place / "en_de", "--optimizer.scale", 0.3)
     assert begun.returncode == 0, begun.stderr
-    assert "begins with the weights of" in begun.stdout
+    assert "starts from the weights of" in begun.stdout
     imported, _ = load_params(place / "en_de", load_run_config(place / "en_de"), "best")
     first, _ = load_params(tuned, load_run_config(tuned), "10")
     # After ten small updates the weights are still near: random ones would not be.
@@ -187,7 +187,7 @@ def dangling(name):
 BAD_FOLDERS = {
     "no config": (without("config.json"), ["lacks config.json"]),
     "config cut": (cut("config.json", 50), ["cannot read", "config.json"]),
-    "config a list": (edited("config.json", lambda _: []), ["config.json", "no JSON object"]),
+    "config a list": (edited("config.json", lambda _: []), ["config.json", "not a JSON object"]),
     "other architecture": (config(model_type="bart"), ["model_type", "'bart'", "marian"]),
     "pre-norm": (config(normalize_before=True), ["config.json", "normalize_before", "True"]),
     "layers dropped": (config(encoder_layerdrop=0.1), ["encoder_layerdrop"]),
@@ -198,10 +198,10 @@ BAD_FOLDERS = {
     "many layers": (
         config(encoder_layers=2**30, num_hidden_layers=2**30), ["fewer encoder layers"],
     ),
-    "another end": (generation(eos_token_id=20), ["eos_token_id is 20", "config.json has 0"]),
+    "another end": (generation(eos_token_id=20), ["eos_token_id is 20", "but 0 in config.json"]),
     "another start": (generation(decoder_start_token_id=30), ["decoder_start_token_id is 30"]),
     "no room": (generation(max_length=1), ["max_length is 1", "2 to 100,000"]),
-    "a word for a number": (generation(max_length="x"), ["max_length is 'x'", "whole number"]),
+    "a word for a number": (generation(max_length="x"), ["max_length is 'x'", "an integer"]),
     "a number for a list": (generation(bad_words_ids=5), ["bad_words_ids is 5"]),
     "never ends": (generation(suppress_tokens=[0]), ["suppress_tokens", "eos_token_id"]),
     "longest sentence": (
@@ -209,7 +209,7 @@ BAD_FOLDERS = {
     ),
     "pad no text": (edited("tokenizer_config.json", {"pad_token": {"a": 1}}), ["pad_token"]),
     "language": (
-        edited("tokenizer_config.json", {"source_lang": "e\n\x1b[31m"}), ["no language"],
+        edited("tokenizer_config.json", {"source_lang": "e\n\x1b[31m"}), ["not a language code"],
     ),
     "added tokens": (
         edited("tokenizer_config.json", {"additional_special_tokens": ["<new>"]}), ["'<new>'"],
@@ -232,10 +232,10 @@ BAD_FOLDERS = {
     "pad elsewhere": (config(pad_token_id=5), ["pad_token_id"]),
     "start nowhere": (config(decoder_start_token_id=10**6), ["vocab.json", "special token"]),
     "start is end": (config(decoder_start_token_id=0), ["special tokens have the same place"]),
-    "vocabulary too large": (config(vocab_size=7, decoder_vocab_size=7), ["room for 7 pieces"]),
+    "vocabulary too large": (config(vocab_size=7, decoder_vocab_size=7), ["vocab_size of config"]),
     "no layers": (config(decoder_layers=0), ["decoder_layers is 0"]),
     "a rate": (config(dropout=2.0), ["model.dropout (2.0)"]),
-    "huge vocabulary": (config(vocab_size=2**40, decoder_vocab_size=2**40), ["room for"]),
+    "huge vocabulary": (config(vocab_size=2**40, decoder_vocab_size=2**40), ["vocab_size of"]),
     "samples": (generation(do_sample=True), ["generation_config.json", "do_sample", "False"]),
     "repetitions": (generation(no_repeat_ngram_size=-3), ["no_repeat_ngram_size is -3"]),
     "repetitions, greedy": (
@@ -245,7 +245,7 @@ BAD_FOLDERS = {
         generation(encoder_no_repeat_ngram_size=2), ["encoder_no_repeat_ngram_size is 2"],
     ),
     "words forbidden": (generation(bad_words_ids=[[3, 4]]), ["bad_words_ids", "several tokens"]),
-    "token forbidden": (generation(bad_words_ids=[[10**7]]), ["no such token"]),
+    "token forbidden": (generation(bad_words_ids=[[10**7]]), ["not in the vocabulary"]),
     "beam": (generation(num_beams="many"), ["num_beams is 'many'"]),
     "negative penalty": (
         generation(length_penalty=-1.0), ["generation_config.json: length_penalty is -1.0"],
@@ -254,7 +254,7 @@ BAD_FOLDERS = {
     "huge beam": (generation(num_beams=2000), ["generation_config.json: num_beams is 2000"]),
     "huge length": (generation(max_length=2**31), ["generation_config.json: max_length"]),
     "no new tokens": (generation(max_new_tokens=-1), ["max_new_tokens is -1"]),
-    "token below 0": (generation(bad_words_ids=[[-1]]), ["-1 is forbidden", "no such token"]),
+    "token below 0": (generation(bad_words_ids=[[-1]]), ["-1 is a forbidden token"]),
     "dangling": (
         dangling("generation_config.json"), ["lacks generation_config.json"],
     ),
@@ -284,23 +284,23 @@ BAD_FOLDERS = {
     ),
     "another output": (
         weights(lambda a: a | {"lm_head.weight": a["model.shared.weight"] + 1}),
-        ["lm_head.weight is not model.shared.weight", "tie_word_embeddings"],
+        ["lm_head.weight differs from model.shared.weight", "tie_word_embeddings"],
     ),
     "misshapen output": (
         weights(lambda a: a | {"lm_head.weight": np.ones((2, 2), np.float32)}),
-        ["lm_head.weight is not model.shared.weight"],
+        ["lm_head.weight differs from model.shared.weight"],
     ),
-    "no weights": (without("model.safetensors"), ["model.safetensors and pytorch_model.bin"]),
+    "no weights": (without("model.safetensors"), ["model.safetensors nor pytorch_model.bin"]),
     "weights cut": (cut("model.safetensors", 5000), ["cannot read the weights"]),
     "weights lack one": (weights(lacking), ["lacks model.encoder.layers.0.fc1.weight"]),
     "wrong shape": (weights(narrow), ["fc1.weight has the shape (3, 3)", "(48, 32)"]),
-    "no number": (weights(not_numbers), ["fc1.bias holds NaN or an infinite number"]),
-    "more weights": (weights(lambda a: a | {"lora.a": np.ones(2)}), ["holds lora.a"]),
+    "no number": (weights(not_numbers), ["fc1.bias contains NaN or an infinite number"]),
+    "more weights": (weights(lambda a: a | {"lora.a": np.ones(2)}), ["contains lora.a"]),
     "other layers": (
         config(encoder_layers=3, num_hidden_layers=3),
         ["lacks model.encoder.layers.1"],
     ),
-    "harmful pickle": (harmful_pickle, ["wants to use", "exec"]),
+    "harmful pickle": (harmful_pickle, ["refers to", "exec"]),
     "no tokenizer": (without("source.spm"), ["source.spm"]),
     "another source": (other_pieces("source.spm"), ["source.spm", "have no id in vocab.json"]),
     "another target": (other_pieces("target.spm"), ["target.spm", "have no id in vocab.json"]),
@@ -349,9 +349,9 @@ def test_a_bad_folder_gets_a_sentence_and_leaves_nothing(
 MISTAKES = [
     ([], ["from-marian", "to-argos"]),
     (["from-mariana"], ["from-mariana", "Available subcommands", "to-argos"]),
-    (["from-marian", "gone", "run"], ["gone is no folder"]),
+    (["from-marian", "gone", "run"], ["gone is not a folder"]),
     (["from-marian", "opus", "en_de"], ["en_de exists"]),
-    (["to-marian", "en_de"], ["the folder to make is missing"]),
+    (["to-marian", "en_de"], ["the folder to create is missing"]),
     (["to-marian", "gone", "out"], ["gone is not a run"]),
     (["to-marian", "en_de", "out", "--checkpoint", "9"], ["en_de has no checkpoint '9'"]),
     (
@@ -362,12 +362,12 @@ MISTAKES = [
     (["to-ctranslate2", "en_de", "out", "--quantization", "int4"], ["int4", "int8"]),
     (["to-ctranslate2", "en_de", "out", "--sample", "gone.txt"], ["cannot read gone.txt"]),
     (["to-argos", "en_de", "out.zip"], [".argosmodel"]),
-    (["to-safetensors", "opus", "out"], ["a folder of transformers", "from-marian"]),
-    (["to-marian", "opus", "out"], ["a folder of transformers", "from-marian"]),
-    (["from-safetensors", "opus", "out"], ["a folder of transformers", "from-marian"]),
+    (["to-safetensors", "opus", "out"], ["a model of Hugging Face", "from-marian"]),
+    (["to-marian", "opus", "out"], ["a model of Hugging Face", "from-marian"]),
+    (["from-safetensors", "opus", "out"], ["a model of Hugging Face", "from-marian"]),
     (["to-marian", "en_de", "out", "--decode.forbidden", "99999"], ["decode.forbidden (99999)"]),
     (["to-ctranslate2", "en_de", "out", "--sentences", "-3"], ["sentences (-3)", "at least 0"]),
-    (["from-marian", "gone", "deep/deeper/run"], ["gone is no folder"]),
+    (["from-marian", "gone", "deep/deeper/run"], ["gone is not a folder"]),
     (["from-safetensors", "gone", "out"], ["gone lacks config.json"]),
     (["to-safetensors", "en_de", "/sys/out"], ["cannot write to /sys/out"]),
 ]  # fmt: skip

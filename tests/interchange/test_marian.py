@@ -267,9 +267,9 @@ def test_positions_that_are_no_sinusoids_are_learned_ones(marian_folder):
 def test_settings_that_it_cannot_have_are_refused(marian_folder, tmp_path):
     model = read_marian(marian_folder()[0])
     for section, change, word in [
-        ("model", {"norm": "pre"}, "model.norm pre: .*only post.*to-safetensors"),
-        ("model", {"positions": "relative"}, "model.positions relative"),
-        ("model", {"classes": 3}, "model.classes 3"),
+        ("model", {"norm": "pre"}, r"model.norm \(pre\) must be post.*to-safetensors"),
+        ("model", {"positions": "relative"}, r"model.positions \(relative\)"),
+        ("model", {"classes": 3}, r"model.classes \(3\)"),
         ("model", {"norm_epsilon": 1e-3}, "norm_epsilon"),
         ("decode", {"normalisation": "gnmt"}, "--decode.normalisation length"),
     ]:

@@ -39,7 +39,7 @@ def test_other_weights_than_the_configs_are_refused(small_model, random_params, 
     with pytest.raises(UserError, match="lacks"):
         load_weights(path, small_model(output_bias=True))
     save_weights(path, random_params(small_model(output_bias=True)))
-    with pytest.raises(UserError, match="which the model of its config lacks"):
+    with pytest.raises(UserError, match="which the model of its config does not have"):
         load_weights(path, small_model())
 
 
@@ -47,7 +47,7 @@ def test_non_finite_numbers_are_refused(small_model, random_params, tmp_path):
     params, path = random_params(small_model()), tmp_path / "model.safetensors"
     table = params.embedding.source.at[3, 1].set(np.nan)
     save_weights(path, params.replace(embedding=params.embedding.replace(source=table)))
-    with pytest.raises(UserError, match=r"embedding\.source holds NaN or an infinite number"):
+    with pytest.raises(UserError, match=r"embedding\.source contains NaN or an infinite number"):
         load_weights(path, small_model())
 
 
@@ -107,7 +107,7 @@ def test_a_pickle_that_calls_something_calls_nothing(tmp_path, in_archive):
         archive(path, pickled)
     else:
         path.write_bytes(pickled)
-    with pytest.raises(UserError, match=r"wants to use posix\.system"):
+    with pytest.raises(UserError, match=r"refers to posix\.system"):
         open_weights(path)
     assert not victim.exists()
 
@@ -119,19 +119,19 @@ def test_a_pickle_that_calls_something_calls_nothing(tmp_path, in_archive):
 )  # fmt: skip
 def test_only_what_tensors_are_made_of_can_be_named(tmp_path, module, name):
     pickled = f"c{module}\n{name}\n(tR.".encode()
-    with pytest.raises(UserError, match="wants to use"):
+    with pytest.raises(UserError, match="refers to"):
         open_weights(archive(tmp_path / "a.bin", pickled))
 
 
 @pytest.mark.parametrize(
     "pickled, reason",
     [
-        (b"\x80\x02}" + b")" + b"\x85" * 200_000 + b"K\x01s.", "nests too deeply"),
-        (b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"K\x01s.", "nests too deeply"),
+        (b"\x80\x02}" + b")" + b"\x85" * 200_000 + b"K\x01s.", "is nested too deeply"),
+        (b"\x80\x02})" + b"q\x00h\x00\x86" * 60 + b"K\x01s.", "is nested too deeply"),
         (b"\x80\x02Nr" + struct.pack("<I", 2**28) + b".", "LONG_BINPUT"),
         (pickle.dumps({"a": 1}, protocol=4), "FRAME"),
         (b"\x80\x02]a.", "underflow"),
-        (b"\x80\x02" + b"]" * 2**22 + b".", "holds no tensors"),
+        (b"\x80\x02" + b"]" * 2**22 + b".", "does not contain tensors"),
         (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb.", "attribute"),
     ],
 )
@@ -161,7 +161,7 @@ def described(path, offset, shape):
 def test_a_tensor_of_no_possible_shape_is_refused(tmp_path, offset, shape):
     path = tmp_path / "pytorch_model.bin"
     np.testing.assert_array_equal(open_weights(described(path, 1, (3,))).read("a"), [1, 2, 3])
-    with pytest.raises(UserError, match="no shape that a tensor could have"):
+    with pytest.raises(UserError, match="is not valid"):
         open_weights(described(path, offset, shape))
 
 

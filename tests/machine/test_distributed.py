@@ -84,10 +84,10 @@ def test_silent_processes_are_named_and_a_silent_first_process_hides_the_others(
     assert watch._silent() is None
     watch.silence |= {1: 10.0, 3: 12.0}
     said = watch._silent()
-    assert "processes 1, 3 of 4 have not been heard of for 10 s" in said
-    assert "last at update 12: see what" in said
+    assert "processes 1, 3 of 4 have sent no heartbeat for 10 s" in said
+    assert "last at update 12: check why" in said
     watch.silence[0] = 10.0
-    assert "process 0 of 4 has not been heard of" in watch._silent()
+    assert "process 0 of 4 has sent no heartbeat" in watch._silent()
 
 
 def test_the_progress_of_all_is_named_when_none_makes_any(watch):
@@ -98,7 +98,7 @@ def test_the_progress_of_all_is_named_when_none_makes_any(watch):
     watch.standstill = 30.0
     said = watch._stalled()
     assert "no process has made progress for 30 s (--stall-timeout)" in said
-    assert "processes 0, 2, 3 at update 20; process 1 at update 12; see what" in said
+    assert "processes 0, 2, 3 at update 20; process 1 at update 12; check what" in said
 
 
 def test_a_heartbeat_alone_is_no_progress(watch):

@@ -162,7 +162,7 @@ def test_the_usual_norm_of_gradients_goes_along(tmp_path, config, state):
 
 def test_saving_behind_a_later_checkpoint_is_an_error(tmp_path, config, state):
     save(tmp_path, config, (at(state, 9), None))
-    with pytest.raises(UserError, match="beyond step 3"):
+    with pytest.raises(UserError, match="after update 3"):
         save(tmp_path, config, (at(state, 3), None))
 
 
@@ -223,7 +223,7 @@ def test_reading_a_damaged_checkpoint_is_a_sentence(tmp_path, config):
 def test_a_damaged_checkpoint_is_left_out_and_named(tmp_path, config, state, checkpoint, label):
     save(tmp_path, config, (at(state, 1), 1.0), (at(state, 3), 5.0), (at(state, 6), 6.0))
     truncate(tmp_path / "checkpoints" / "6")
-    with pytest.warns(UserWarning, match="checkpoint 6 is damaged .*: left out"):
+    with pytest.warns(UserWarning, match="checkpoint 6 is damaged .*: it is not used"):
         params, found = load_params(tmp_path, config, checkpoint)
     assert found == f"{checkpoint}: {label}"
     if checkpoint != "average":
@@ -288,7 +288,7 @@ def test_a_config_that_has_changed_since_is_named_with_what_it_was(tmp_path, con
         path.write_text(text.replace(before, after))
         for load in (restore, partial(load_params, checkpoint="last")):
             if "dropout" in before:
-                refusal = r"checkpoint 3 .*: model.dropout was 0.\d+ and is 0.25 there: put it back"
+                refusal = r"checkpoint 3 .*: set model.dropout back from 0.25 to 0.\d+"
                 with pytest.raises(UserError, match=refusal):
                     load(tmp_path, config)
             else:
@@ -300,7 +300,7 @@ def test_a_checkpoint_under_another_name_is_damaged(tmp_path, config):
     folder = tmp_path / "checkpoints"
     shutil.rmtree(folder / "6")
     (folder / "3").rename(folder / "6")
-    with pytest.raises(UserError, match="checkpoint 6 is damaged .*not what was saved"):
+    with pytest.raises(UserError, match="checkpoint 6 is damaged .*has changed since it was saved"):
         restore(tmp_path, config)
 
 
@@ -314,7 +314,9 @@ def test_checkpoints_without_digests_are_read_and_told_of(tmp_path, config, stat
     save(tmp_path, config, (at(state, 3), 5.0))
     shutil.rmtree(tmp_path / "checkpoints" / "3" / "digests")
     for load in (partial(load_params, checkpoint="last"), restore):
-        with pytest.warns(UserWarning, match=f"{tmp_path} were saved before digests"):
+        with pytest.warns(
+            UserWarning, match=f"{tmp_path} are of an early version and have no digests"
+        ):
             load(tmp_path, config=config)
     assert_same(plain(restore(tmp_path, config)[0]), plain(at(state, 3)))
 
@@ -382,7 +384,7 @@ def test_a_file_in_place_of_the_checkpoints_is_named(tmp_path, config):
 def test_a_description_that_only_orbax_finds_damaged_gets_a_sentence(tmp_path, config):
     path = tmp_path / "checkpoints" / "3" / "_CHECKPOINT_METADATA"
     path.write_text('{"init_timestamp_nsecs": "yesterday"}')
-    with pytest.raises(UserError, match="a checkpoint in .* is damaged .*: move one after"):
+    with pytest.raises(UserError, match="a checkpoint in .* is damaged .*: move checkpoints away"):
         load_params(tmp_path, config, "last")
 
 

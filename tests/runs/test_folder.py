@@ -52,7 +52,7 @@ def test_a_folder_with_something_else_and_a_file_are_refused(tmp_path, config):
     for path in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(UserError, match="is not a run: choose another folder with --run"):
             check_folder(path)
-    with pytest.raises(UserError, match="cannot write to .*choose --run"):
+    with pytest.raises(UserError, match="cannot write to .*choose another folder with --run"):
         create_run(tmp_path / "thesis.tex" / "run", config)
 
 
@@ -69,7 +69,9 @@ def test_another_config_for_the_same_run_is_refused_with_what_differs(tmp_path, 
     create_run(tmp_path, config)
     check_same_run(tmp_path, config)
     other = changed(config, model__d_model=32, data__lowercase=True, data__dataset="")
-    with pytest.raises(UserError, match="model.d_model is 16 there, 32 here; data.dat") as refusal:
+    with pytest.raises(
+        UserError, match="model.d_model is 16 in the run, 32 in this command; data.dat"
+    ) as refusal:
         check_same_run(tmp_path, other)
     flags = "--model.d-model 16 --data.dataset phrasebook/en_de --data.no-lowercase"
     assert f"resume it with {flags}, or choose another folder with --run" in str(refusal.value)
@@ -118,14 +120,16 @@ def test_a_checkpoint_may_have_kept_a_setting_by_its_former_name(tmp_path, confi
     kept = kept_settings(config)
     kept["optimizer.skip_spikes"] = kept.pop("optimizer.spike_threshold")
     check_settings(tmp_path / "run", 3, kept)
-    with pytest.raises(UserError, match="optimizer.spike_threshold was 9.0 and is 10.0 there"):
+    with pytest.raises(UserError, match="set optimizer.spike_threshold back from 10.0 to 9.0"):
         check_settings(tmp_path / "run", 3, kept | {"optimizer.skip_spikes": 9.0})
 
 
 def test_steps_are_not_fewer_than_are_done(tmp_path, config):
     create_run(tmp_path, changed(config, train__steps=40))
     assert take_up_run(tmp_path, changed(config, train__steps=30), 30, set())
-    with pytest.raises(UserError, match=r"train.steps is 30 there, 29 here\), and 30 updates"):
+    with pytest.raises(
+        UserError, match=r"train.steps is 30 in the run, 29 in this command\), and 30 updates"
+    ):
         take_up_run(tmp_path, changed(config, train__steps=29), 30, set())
     assert load_run_config(tmp_path).train.steps == 30
 
@@ -156,7 +160,9 @@ def test_the_schedule_may_change_before_the_learning_rate_falls(
         return
     for step in (20, 30, done):
         (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
-    with pytest.raises(UserError, match="been falling since update .*checkpoints after 30 are mo"):
+    with pytest.raises(
+        UserError, match="been falling since update .*move the checkpoints after 30"
+    ):
         take_up_run(tmp_path, now, done, set())
     assert load_run_config(tmp_path) == before
 
@@ -167,7 +173,7 @@ def test_files_may_lie_elsewhere_where_they_hold_the_same(tmp_path, config, name
     value = ("a.en", "a.de") if name == "train_files" else "moved.model"
     moved = changed(config, **{f"data__{name}": value})
     check_same_run(tmp_path, moved)
-    with pytest.raises(UserError, match=f"data.{name} is .* and the files do not hold the same"):
+    with pytest.raises(UserError, match=f"data.{name} is .* and the files have other contents"):
         take_up_run(tmp_path, moved, 5, {"data.another"})
     assert load_run_config(tmp_path) == config
     take_up_run(tmp_path, moved, 5, {f"data.{name}"})
@@ -186,7 +192,7 @@ def test_the_run_that_the_weights_came_from_may_have_moved(tmp_path, config):
 def test_one_train_command_at_a_time_works_in_a_run(tmp_path, config):
     with held(tmp_path / "run"):
         create_run(tmp_path / "run", config)
-        with pytest.raises(UserError, match="another train.py is at work"), held(tmp_path / "run"):
+        with pytest.raises(UserError, match="another train.py is running"), held(tmp_path / "run"):
             pass
     with held(tmp_path / "run"):
         pass
@@ -228,7 +234,7 @@ def test_a_run_that_is_gone_is_told_of(tmp_path, config):
     create_run(tmp_path / "run", config)
     check_still_there(tmp_path / "run")
     (tmp_path / "run" / "config.json").unlink()
-    with pytest.raises(UserError, match="run has been deleted while train.py was at work"):
+    with pytest.raises(UserError, match="run was deleted during training"):
         check_still_there(tmp_path / "run")
 
 

@@ -69,7 +69,7 @@ def test_every_kind_of_run_can_be_tried_and_mistakes_are_shown(browser, client):
         for run, text, shown in (
             ("language model", "the cat", "log-probability of the new text"),
             ("masked model", "the __ sees", "Blank 1"),
-            ("masked model", "no blank", "The text has no blank"),
+            ("masked model", "no mask", "The text has no mask"),
             ("classifier", "the cat", "one"),
         ):
             page.select_option("#runs", run)

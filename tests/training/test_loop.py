@@ -128,7 +128,7 @@ def test_the_first_signal_asks_to_stop_and_the_second_interrupts(number, capsys)
         assert not should_stop()
         signal.raise_signal(number)
         assert should_stop()
-        assert "once more to quit" in capsys.readouterr().out
+        assert "interrupt again to quit" in capsys.readouterr().out
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     finally:

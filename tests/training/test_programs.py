@@ -74,7 +74,7 @@ def test_what_cannot_fit_is_refused_with_what_would_help_and_no_more_is_compiled
         return compile_update(mesh, config, batch)
 
     monkeypatch.setattr(programs, "compile_update", compiled)
-    refusal = r"beside the state, and a device has 0.00 left: lower data.batch_tokens"
+    refusal = r"beside the state, but a device has 0.00 GB left: lower data.batch_tokens"
     with pytest.raises(UserError, match=refusal):
         Updates(sharding.make_mesh(), small_config(), two_batches, free=lambda: 1000)
     assert seen in ([8], [8, 4])  # the second may have begun

@@ -38,13 +38,16 @@ from transformer.runs.folder import has_checkpoints, load_run_config, with_forme
 Command = TypeVar("Command")
 
 RunFolder = Positional[Annotated[Path, arg(help="The run folder.")]]
-Checkpoint = Annotated[str, arg(help="best, last, average, average-best, or a step.")]
-Decode = Annotated[DecodeConfig, arg(help="How to search; the run's own settings by default.")]
+Checkpoint = Annotated[
+    str, arg(help="best, last, average, average-best, or the number of an update.")
+]
+Decode = Annotated[DecodeConfig, arg(help="Settings of the search; by default those of the run.")]
 OnError = Annotated[
     Literal["stop", "skip"],
     arg(
-        help="A line that cannot be read or answered. stop: exit with an error, after all lines "
-        'before it are answered; skip: an empty line, or in JSON an object with "error".'
+        help="What happens at a line that cannot be read or answered. stop: exit with an error, "
+        "after all lines before it have been answered; skip: print an empty line, or in JSON an "
+        'object with "error", and continue.'
     ),
 ]
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
@@ -53,47 +56,50 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train a model of the kind that its config describes. The same command resumes it."""
+    """Train the model that a config file describes; the same command resumes training."""
 
     config_file: Positional[Path]
     """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""
     settings: Annotated[Config, arg(name="")]
-    """The settings of the config file, each of which can be changed here."""
+    """Settings of the config file; each can be changed on the command line."""
     run: Path = Path("runs/NAME")
-    """The run folder; runs/NAME for configs/NAME.py by default."""
+    """The run folder; by default runs/NAME for configs/NAME.py."""
     from_run: Annotated[Path | None, arg(name="from")] = None
-    """Another run, whose weights to begin with (fine-tuning), and whose model and vocabulary to
-    take over."""
+    """Run to fine-tune: training starts from its weights, with its model settings and vocabulary.
+    """
     from_checkpoint: Checkpoint = "best"
     device: Literal["any", "cpu", "gpu", "tpu"] = "any"
-    """Devices to train on; without such a device training does not begin. any: the best that JAX
+    """Kind of device to train on; an error if JAX finds none of this kind; any: the best that JAX
     finds."""
     distributed: bool = False
-    """Train together with other processes, on one machine or several."""
+    """Train one model in several processes, on one machine or several; this is one of them."""
     partner_timeout: int = 60
-    """Seconds after which another process that is silent counts as lost (with --distributed)."""
+    """With --distributed: seconds without a heartbeat after which another process counts as lost.
+    """
     stall_timeout: int = 3600
-    """Seconds without progress of any process after which all exit (with --distributed): more than
-    training the vocabulary, compiling, and a validation's translations take."""
+    """With --distributed: seconds without progress of any process after which all exit; must be
+    longer than training the vocabulary, compiling, or translating the validation set takes."""
     wandb: str = ""
-    """A project of Weights & Biases that shows the curves too."""
+    """Project of Weights & Biases to which metrics are logged too; "": none."""
     profile: bool = False
     """Write a profile of ten early updates to RUN/profile."""
     doctor: bool = False
-    """Examine the data instead of training: empty, duplicate, too long or unknown text, other
-    scripts, overlap with the test set. Trains the vocabulary, and changes nothing else."""
+    """Instead of training, report problems of the data: empty, duplicate, too long or unknown text,
+    other scripts, overlap with the test set. Trains the vocabulary, and changes nothing else."""
     plan: Annotated[tuple[str, ...] | None, arg(metavar="[TARGET ...]")] = None
-    """Instead of training, compile an update for each shape of batches, and print the memory and
-    time that training will take: here, or on h100, a100, v4, v5e, v5p or v6e, with a number or a
-    topology for several (h100:8, v5e:2x2), which need not be present."""
+    """Instead of training, compile an update for each batch shape, and print the memory and time
+    that training will take on this machine or on the named targets, which need not be present:
+    h100, a100, v4, v5e, v5p or v6e, with a count or a topology for several devices (h100:8,
+    v5e:2x2)."""
     verify_resume: bool = False
-    """Instead of training, prove with these settings, on this machine, that an interruption changes
-    nothing: the first 40 updates, once uninterrupted and once killed and stopped."""
+    """Instead of training, check that interruptions change nothing: the first 40 updates with these
+    settings, once uninterrupted and once with a SIGKILL and a SIGTERM, must be equal bit for bit.
+    """
     replay: Count = 0
-    """The number of an update that was skipped and kept: compute it again, and show the norms of
-    all weights and of their gradients."""
+    """Instead of training, compute a skipped update again (its number in RUN/skipped), and print
+    the norms of all weights and of their gradients; 0: train."""
     print_config: bool = False
-    """Print all settings in the form that a run folder keeps, and exit."""
+    """Print all settings in the format of the run's config.json, and exit."""
 
 
 @dataclass(frozen=True)
@@ -103,32 +109,34 @@ class EvalCommand:
     run: RunFolder
     checkpoint: Checkpoint = "best"
     split: Literal["test", "validation"] = "test"
-    """Which of the run's data sets to score."""
+    """Data set of the run to score."""
     test_files: tuple[str, ...] = ()
-    """Other test sets instead, each a source file and a reference file, the file of the one side
-    there is, or one table, read as data.tsv_columns and data.swap_files say."""
+    """Test sets to score instead: each a source file and a reference file, or one table, or one
+    text file for an encoder or a decoder alone; data.tsv_columns and data.swap_files apply."""
     references: tuple[str, ...] = ()
-    """Files of references instead of those of the test set; several files are several references
-    of each sentence."""
+    """Reference files instead of those of the test set; with several files, each sentence has
+    several references."""
     sacrebleu: tuple[str, ...] = ()
-    """Test sets of sacreBLEU's instead, such as wmt14/full, which it downloads once."""
+    """Test sets of sacreBLEU to score instead, such as wmt14/full; each is downloaded once."""
     compare: str = ""
-    """Another run, or RUN:CHECKPOINT, to be compared with on the same test set: which one is
-    better, and whether the difference is significant."""
+    """Another run, or RUN:CHECKPOINT, to compare with on the same test set: print which one is
+    better, and whether the difference is significant; "": none."""
     lowercased: bool = False
-    """BLEU of lower-cased text too, as in older papers."""
+    """Also print BLEU of lower-cased text, as in older papers."""
     bleu_tokenizer: str = ""
-    """How BLEU finds words, one of the values of data.bleu_tokenizer; the run's by default."""
+    """The sacreBLEU tokenizer for BLEU, a value of data.bleu_tokenizer; "": that of the run."""
     details: Count = 0
-    """Show scores by length, and this number of the worst and of the best translations."""
+    """Also print scores by source length, and this number of the worst and of the best
+    translations; 0: none."""
     report: bool = False
-    """Write RUN/report.html too: one page with curves, scores, examples, attention, cost, data."""
+    """Also write RUN/report.html, a page with curves, scores, examples, attention, cost and data.
+    """
     beside: tuple[Path, ...] = ()
-    """Other runs, whose curves the report shows beside those of this one."""
+    """Other runs, whose curves the report shows for comparison."""
     sentences: tuple[str, ...] = ()
-    """Sentences whose attention the report shows; some of the test set by default."""
+    """Sentences whose attention the report shows; by default some of the test set."""
     scores: bool = False
-    """Show all scores that have been kept of the run, and score nothing."""
+    """Print all scores that were kept in the run, and score nothing."""
     decode: Decode = field(default_factory=DecodeConfig)
 
 
@@ -139,35 +147,39 @@ class TranslateCommand:
     run: RunFolder
     checkpoint: Checkpoint = "best"
     ensemble: tuple[str, ...] = ()
-    """More runs of the same vocabulary, or RUN:CHECKPOINT; their probabilities are averaged."""
+    """More runs with the same vocabulary, each RUN or RUN:CHECKPOINT, whose probabilities are
+    averaged with those of this run."""
     nbest: Positive = 1
-    """Number of best translations of each line, with their scores."""
+    """Number of translations to print for each line, best first, with their scores; 1: only the
+    best translation, without its score."""
     alignments: bool = False
-    """Print the source word that each word of a translation comes from, as in 0-0 1-2 (Pharaoh)."""
+    """Also print for each word of a translation the source word that it comes from, such as 0-0 1-2
+    (Pharaoh format)."""
     score: bool = False
-    """Print the log-probability of translations in the input, instead of searching."""
+    """Print log-probabilities of translations that are given in the input, instead of searching."""
     input: Literal["text", "tsv", "json"] = "text"
-    """text: one sentence per line; tsv: after a tab the prefix of its translation, or with --score
-    a translation; json: one object per line with "text", "prefix" and "translation"."""
+    """text: one sentence per line; tsv: sentence, tab, prefix of its translation (with --score: the
+    translation); json: one object per line with "text", "prefix" and "translation"."""
     output: Literal["text", "json"] = "text"
-    """text: translations; json: with scores, tokens and all other fields of the request."""
+    """text: translations; json: one object per line, with scores, tokens and all other fields of
+    the request."""
     on_error: OnError = "stop"
     decode: Decode = field(default_factory=DecodeConfig)
 
 
 @dataclass(frozen=True)
 class GenerateCommand:
-    """Continue standard input, line by line, or fill in its blanks."""
+    """Continue the lines of standard input, or predict their masked words (`__`) or their class."""
 
     run: RunFolder
     generate: Annotated[GenerateConfig, arg(name="")] = field(default_factory=GenerateConfig)
-    """How to continue it."""
+    """Settings of generation."""
     checkpoint: Checkpoint = "best"
     input: Literal["text", "json"] = "text"
-    """text: one text per line; json: one object per line with "text"; its other fields are printed
-    too."""
+    """text: one text per line; json: one object per line with "text", whose other fields are
+    printed too."""
     output: Literal["text", "json"] = "text"
-    """text: lines; json: one object per line, with all its continuations or predictions."""
+    """text: lines; json: one object per line, with all continuations or predictions of the text."""
     on_error: OnError = "stop"
 
 
@@ -194,7 +206,7 @@ def parse_train(words: list[str]) -> TrainCommand:
             raise UserError(f"--{name}-timeout ({seconds}) must be {limits}")
     if len(command.wandb) > 128 or set(command.wandb) & {*"/\\#?%:"}:
         raise UserError(
-            f"--wandb {command.wandb!r}: the name of a project has at most 128 characters, and "
+            f"--wandb {command.wandb!r}: a project name may have at most 128 characters, and "
             "none of / \\ # ? % :"
         )
     if command.wandb:
@@ -229,18 +241,22 @@ def taking_over(config: Config, name: str, earlier: Config) -> Config:
 def _check_taken_over(command: TrainCommand, taken_over: Config) -> None:
     """Raises UserError if the command contradicts what --from takes over."""
     if command.run.absolute() == command.from_run.absolute():
-        raise UserError(f"--from {command.run} is the run folder itself: name a new one with --run")
+        raise UserError(
+            f"--from {command.run} is also the folder of the new run: choose another with --run"
+        )
     model, data = command.settings.model, command.settings.data
     if (model.encoder_layers > 0, model.decoder_layers > 0) != (data.source > "", data.target > ""):
         raise UserError(
-            f"{command.from_run} is another kind of model than this config's data are for: with "
-            f"its {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, set "
-            "data.source and data.target to a language where there are layers and to '' where "
-            "there are none"
+            f"{command.from_run} is a model of another kind than this config: for its "
+            f"{model.encoder_layers} encoder layers and {model.decoder_layers} decoder layers, "
+            "set data.source (encoder) and data.target (decoder) to a language, or to '' if the "
+            "number of layers is 0"
         )
     for name in differing_fields(taken_over, command.settings):
         if name.removeprefix("data.") in VOCABULARY_SETTINGS:
-            raise UserError(f"{name} is taken over from {command.from_run}: leave the setting out")
+            raise UserError(
+                f"{name} cannot be set, since --from {command.from_run} determines it: remove it"
+            )
 
 
 def _last_value(option: str, words: list[str]) -> str | None:
@@ -287,13 +303,17 @@ def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
         if getattr(command, name) and not command.report:
             raise UserError(f"--{name} has no effect without --report")
     if command.report and command.scores:
-        raise UserError("--scores scores nothing: leave it or --report out")
+        raise UserError("--scores scores nothing, but --report needs scores: remove one of them")
     for run in command.beside:
         load_run_config(run)
         if not (run / "metrics.jsonl").exists():
-            raise UserError(f"--beside: {run} has no curves, since it has no metrics.jsonl")
+            raise UserError(
+                f"--beside {run}: this run has no metrics.jsonl, and so no curves to show"
+            )
     if page.is_dir():
-        raise UserError(f"{page} is a folder: the report needs its name")
+        raise UserError(
+            f"{page} is a folder, but --report writes a file of this name: move it away"
+        )
     for package in ("jinja2", "matplotlib") if command.report else ():
         _require(package, "--report", "viewing")
     if command.bleu_tokenizer:
@@ -308,13 +328,13 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
     command, config = parse_with_run(TranslateCommand, words, prog="python translate.py")
     run, nbest, beam = command.run, command.nbest, config.decode.beam_size
     if len(config.data.sides) == 1:
-        raise UserError(f"{run} is no translator, {_kind(config)}: python generate.py {run}")
+        raise UserError(f"{run} is not a translator, {_kind(config)}: use python generate.py {run}")
     if nbest > beam:
         raise UserError(f"--nbest ({nbest}) must not exceed --decode.beam-size ({beam})")
     if command.score and command.input == "text":
-        raise UserError("--score reads translations from the input: add --input tsv or json")
+        raise UserError("--score needs translations in the input: add --input tsv or --input json")
     if command.score and nbest > 1:
-        raise UserError("--score does not search: leave --nbest out")
+        raise UserError("--score does not search for translations: remove --nbest")
     return command, config
 
 
@@ -338,10 +358,10 @@ def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
     if shortest > longest:
         raise UserError(f"--min-length ({shortest}) must not exceed --max-tokens ({longest})")
     if len(config.data.sides) == 2:
-        raise UserError(f"{run} is a translator: python translate.py {run}")
+        raise UserError(f"{run} is a translator: use python translate.py {run}")
     _check_effect(settings, config)
     if settings.log_probs and command.output == "json":
-        raise UserError("--log-probs has no effect: --output json has them without it")
+        raise UserError("--log-probs has no effect: --output json always has log-probabilities")
     return command, config
 
 
@@ -349,14 +369,17 @@ def _check_effect(settings: GenerateConfig, config: Config) -> None:
     """Raises UserError for a setting that changes nothing of what is generated."""
     default = vars(GenerateConfig())
     if config.model.encoder_layers:
-        idle, reason = {*default} - {"words"}, "this run has an encoder alone, which continues none"
+        idle = {*default} - {"words"}
+        reason = "this run is an encoder alone, which does not continue text"
     elif settings.beam_size:
         idle = {"temperature", "top_k", "top_p", "seed", "words"}
-        reason = "--beam-size does not draw"
+        reason = "--beam-size searches instead of sampling"
     else:
-        idle, reason = {"words"}, "this run has a decoder alone, which fills in no blanks"
+        idle, reason = {"words"}, "this run is a decoder alone, which does not predict masked words"
         if config.data.windows and settings.min_length:
-            raise UserError("--min-length has no effect: with data.windows texts never end")
+            raise UserError(
+                "--min-length has no effect: in a run with data.windows, texts have no end"
+            )
     for name, value in vars(settings).items():
         if name in idle and value != default[name]:
             raise UserError(f"--{name.replace('_', '-')} has no effect: {reason}")
@@ -365,8 +388,9 @@ def _check_effect(settings: GenerateConfig, config: Config) -> None:
 def _kind(config: Config) -> str:
     if config.model.classes:
         return "but a classifier"
-    alone = "decoder, which continues" if config.model.decoder_layers else "encoder, which fills in"
-    return f"but only a{'n' * alone.startswith('e')} {alone} text"
+    if config.model.decoder_layers:
+        return "but a language model (a decoder alone)"
+    return "but a masked language model (an encoder alone)"
 
 
 def parse_script(command: type[Command], words: list[str], prog: str) -> Command:
@@ -428,5 +452,5 @@ def _first_word(words: list[str], usage: str) -> Path | None:
     if not words or words[0] in ("-h", "--help"):
         return None
     if words[0].startswith("-"):
-        raise UserError(f"{words[0]} comes too early: {usage}")
+        raise UserError(f"{words[0]} must come after the first argument: {usage}")
     return Path(words[0])

@@ -24,64 +24,64 @@ Quantization = Literal["none", "int8", "int16", "float16", "bfloat16"]
 
 @dataclass(frozen=True)
 class FromMarian:
-    """A folder of Hugging Face's MarianMTModel, such as OPUS-MT's, becomes a run."""
+    """Convert a folder of Hugging Face's MarianMTModel, such as an OPUS-MT model, to a run."""
 
     folder: Positional[Path]
-    """Holds config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm and
+    """Folder with config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm and
     vocab.json."""
     run: Positional[Path]
-    """The run folder to make."""
+    """The run folder to create."""
     source: str = ""
-    """Source language, such as en; what the folder says by default."""
+    """Source language, such as en; "": as in tokenizer_config.json."""
     target: str = ""
-    """Target language."""
+    """Target language, such as de; "": as in tokenizer_config.json."""
 
 
 @dataclass(frozen=True)
 class ToMarian:
-    """A run becomes a folder that transformers loads as MarianMTModel and MarianTokenizer."""
+    """Convert a run to a folder that transformers loads as MarianMTModel and MarianTokenizer."""
 
     run: RunFolder
     folder: Positional[Path] = tyro.MISSING
-    """The folder to make."""
+    """The folder to create."""
     checkpoint: Checkpoint = "best"
     decode: Decode = field(default_factory=DecodeConfig)
 
 
 @dataclass(frozen=True)
 class ToCTranslate2:
-    """A run, or a MarianMTModel's folder, becomes a model of CTranslate2; then both translate a
-    sample."""
+    """Convert a run, or the folder of a MarianMTModel, to a CTranslate2 model, and compare the
+    translations of both on a sample."""
 
     run: Positional[Path]
     """The run folder, or the folder of a MarianMTModel."""
     folder: Positional[Path]
-    """The folder to make."""
+    """The folder to create."""
     checkpoint: Checkpoint = "best"
     quantization: Quantization = "none"
     """Precision of the weights; none: float32."""
     target: str = ""
-    """The only language of the exported model, such as deu, if the run has target tags; by default
-    each text begins with its tag."""
+    """The only target language of the exported model, such as deu, if the run has target tags; "":
+    all of them, and each text begins with its tag."""
     sample: tuple[str, ...] = ()
-    """A file of sentences to compare on, and one of references or none; by default the run's
+    """A file of sentences to compare on and, optionally, a file of references; by default the run's
     validation sentences."""
     sentences: Count = 200
     """Number of sentences to compare; 0: none. A model without quantization is not kept if less
-    than 95 % of the translations are the same."""
+    than 95 % of its translations are the same."""
 
 
 @dataclass(frozen=True)
 class ToArgos:
-    """A run, or a MarianMTModel's folder, becomes a package that Argos Translate and LibreTranslate
-    install."""
+    """Convert a run, or the folder of a MarianMTModel, to a package for Argos Translate and
+    LibreTranslate."""
 
     run: Positional[Path]
     """The run folder, or the folder of a MarianMTModel."""
     file: Positional[Path]
-    """The file to make, NAME.argosmodel."""
+    """The file to create, NAME.argosmodel."""
     target: str = ""
-    """The language of the package, such as deu, if the run has target tags."""
+    """The target language of the package, such as deu; required if the run has target tags."""
     checkpoint: Checkpoint = "best"
     quantization: Quantization = "int8"
     """Precision of the weights; none: float32."""
@@ -89,22 +89,23 @@ class ToArgos:
 
 @dataclass(frozen=True)
 class ToSafetensors:
-    """The weights of a run by our names, with its settings and tokenizers, for anything to read."""
+    """Export the weights of a run as safetensors, under the names of this program, together with
+    settings and tokenizers."""
 
     run: RunFolder
     folder: Positional[Path]
-    """The folder to make."""
+    """The folder to create."""
     checkpoint: Checkpoint = "best"
 
 
 @dataclass(frozen=True)
 class FromSafetensors:
-    """What to-safetensors wrote becomes a run again."""
+    """Convert a folder that to-safetensors wrote back to a run."""
 
     folder: Positional[Path]
-    """Holds model.safetensors, config.json and tokenizer/."""
+    """Folder with model.safetensors, config.json and tokenizer/."""
     run: Positional[Path]
-    """The run folder to make."""
+    """The run folder to create."""
 
 
 Command = (
@@ -121,6 +122,6 @@ def parse_convert(words: list[str]) -> Command:
     """The command that the words name, checked. Raises UserError."""
     if words[:1] == ["to-marian"] and len(words) > 1 and not words[1].startswith("-"):
         if len(words) < 3 or words[2].startswith("-"):
-            raise UserError(f"{PROGRAM} to-marian RUN FOLDER: the folder to make is missing")
+            raise UserError(f"{PROGRAM} to-marian RUN FOLDER: the folder to create is missing")
         return parse_with_run(ToMarian, words[1:], f"{PROGRAM} to-marian")[0]
     return parse_script(Command, words, PROGRAM)

@@ -67,7 +67,7 @@ def answer_lines(stream, size: int, exchange: Exchange, skip: bool) -> None:
             print(line.answer)
         sys.stdout.flush()
     if skipped:
-        warnings.warn(f"{skipped:,} lines without an answer (--on-error skip)", stacklevel=2)
+        warnings.warn(f"{skipped:,} lines were skipped (--on-error skip)", stacklevel=2)
 
 
 def _read(exchange: Exchange, number: int, data: bytes) -> Line:
@@ -104,7 +104,7 @@ def read_line(line: bytes, is_first: bool) -> str:
         return line.decode("utf-8-sig" if is_first else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"this is not UTF-8 ({error.reason}): convert it, for example with iconv"
+            f"not UTF-8 ({error.reason}): convert the input, for example with iconv"
         ) from error
 
 

@@ -127,7 +127,7 @@ def initial_state(
         if config.data.vocabulary != start.other.config.data.vocabulary:  # its classes are new
             params = with_classifier(params, new_state(mesh, config).params.classifier)
         state = new_state(mesh, config, sharding.shard(mesh, config, params))
-        log(f"begins with the weights of {command.from_run}, checkpoint {start.other.label}")
+        log(f"starts from the weights of {command.from_run}, checkpoint {start.other.label}")
     if distributed.count() > 1:
         known = {"pairs": data.training.pairs.digest, "vocabulary": config.data.vocabulary}
         distributed.assert_equal("data", known | {"batches": data.training.plan.digest})

@@ -79,7 +79,7 @@ class Trainer:
             progress = replace(progress, best=None, waited=0, since=self.start_step)
             log(
                 f"validation  scores up to update {self.start_step:,} are not compared with later "
-                "ones: the validation set, score, BLEU tokenizer or beam was another"
+                "ones: the validation set, metric, BLEU tokenizer or beam size has changed"
             )
         self.progress = progress
         if distributed.is_first():
@@ -191,9 +191,9 @@ class Trainer:
         sentences = texts_of(self.data.tokenizers, batch)
         keep_skipped(self.command.run, self.config, state, batch, sentences)
         raise UserError(
-            f"{loop.MOST_SKIPPED} updates in a row were skipped; to examine the last one: "
+            f"{loop.MOST_SKIPPED} updates in a row were skipped: examine the last one with "
             f"{same_command()} --replay {int(state.step)}; in a new run, lower optimizer.scale, "
-            "lengthen optimizer.warmup_steps or set optimizer.clip_norm"
+            "raise optimizer.warmup_steps or set optimizer.clip_norm"
         )
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:

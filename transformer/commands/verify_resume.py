@@ -40,13 +40,15 @@ def verify_resume(script: str, words: Sequence[str], run: Path, log: Callable[[s
         _train([sys.executable, script, *words, *SETTINGS, f"--run={own}"], stop, at)
         newest = max(checkpoint_steps(own), default=0)
         if stop and not 0 < newest < STEPS:
-            raise UserError(f"{what}: the run was too fast to be interrupted: take a larger model")
+            raise UserError(
+                f"{what}: the run ended before it could be interrupted: use a larger model"
+            )
         log(f"{what}: {time.perf_counter() - start:.0f} s")
         return newest
 
     try:
         train(f"{STEPS} updates, uninterrupted", plain)
-        kept = train("again, killed by kill -9", stopped, signal.SIGKILL, KILL_AT)
+        kept = train("again, killed by SIGKILL", stopped, signal.SIGKILL, KILL_AT)
         kept = train(f"from update {kept}, stopped by SIGTERM", stopped, signal.SIGTERM, STOP_AT)
         train(f"from update {kept} to the end", stopped)
         arrays = _compare(plain, stopped)
@@ -76,7 +78,7 @@ def _train(command: list[str], stop: signal.Signals | None, at: str) -> None:
     expected = -signal.SIGKILL if stop == signal.SIGKILL else 0
     if process.returncode != expected:
         last = next((line for line in reversed(lines) if line), "without output")
-        raise UserError(f"train.py ended with {process.returncode}: {last}")
+        raise UserError(f"train.py exited with code {process.returncode}: {last}")
 
 
 def _compare(plain: Path, stopped: Path) -> int:

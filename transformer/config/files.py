@@ -27,17 +27,19 @@ def load_config(path: str | Path) -> Config:
     if not path.is_file():
         folder = path.parent if path.parent.name and path.parent.is_dir() else Path("configs")
         found = sorted(str(file) for file in folder.glob("*.py"))
-        raise UserError(f"no config file {path}; there are: {', '.join(found) or 'none here'}")
+        raise UserError(
+            f"no config file {path}; config files in {folder}: {', '.join(found) or 'none'}"
+        )
     try:
         config = runpy.run_path(str(path)).get("config")
     except Exception as error:
-        raise UserError(f"{path} does not run: {type(error).__name__}: {error}") from error
+        raise UserError(f"{path} fails with {type(error).__name__}: {error}") from error
     if not isinstance(config, Config):
         raise UserError(f"{path} must define `config = Config(...)` (from transformer.config)")
     values, defaults = by_name(config), by_name(Config())
     for name, hint in annotations().items():
         if is_derived(hint) and name not in VOCABULARY_SIZES and values[name] != defaults[name]:
-            raise UserError(f"{path} sets {name}, which train.py fills in: leave it out")
+            raise UserError(f"{path} sets {name}, which train.py determines itself: remove it")
     return config
 
 

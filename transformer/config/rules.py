@@ -71,7 +71,7 @@ def _refusal(value: object, hint: Any) -> str | None:
         inner = typing.get_args(kind)
         inner = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         if len(value) != len(inner):
-            return f"must be {len(inner)} values"
+            return f"must have {len(inner)} values"
         return next(filter(None, map(_refusal, value, inner)), None)
     kind = typing.get_origin(kind) or kind
     accepted = (int, float) if kind is float else kind
@@ -104,8 +104,8 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if model.positions == "rotary" and model.d_model // model.num_heads % 2:
         yield (
-            f"{d_model} must give each of {heads} an even width with model.positions rotary, "
-            "which rotates pairs of features"
+            f"{d_model} / {heads} must be even with model.positions rotary, which rotates pairs of "
+            "features"
         )
     if model.positions == "learned" and model.max_positions < data.max_length:
         yield (
@@ -113,12 +113,12 @@ def _problems(config: Config) -> Iterator[str]:
             f"({data.max_length}) with model.positions learned"
         )
     if one_side and not data.shared_vocabulary:
-        yield "data.shared_vocabulary must be on with one side: there is one vocabulary"
+        yield "data.shared_vocabulary must be on for an encoder or a decoder alone"
     for name in ("source_vocab_size", "target_vocab_size"):
         if getattr(data, name) and data.shared_vocabulary:
             yield (
-                f"data.{name} ({getattr(data, name)}) is for two vocabularies: set "
-                "data.vocab_size, or data.shared_vocabulary off"
+                f"data.{name} ({getattr(data, name)}) has no effect with a shared "
+                "vocabulary: set data.vocab_size instead, or turn data.shared_vocabulary off"
             )
     if 0 < data.character_coverage < 0.98:
         yield (
@@ -128,8 +128,8 @@ def _problems(config: Config) -> Iterator[str]:
     symbols = data.user_symbols
     if len(set(symbols)) < len(symbols) or not all(map(_is_user_symbol, symbols)):
         yield (
-            f"data.user_symbols ({', '.join(map(repr, symbols))}) must differ, have no blanks, and "
-            "not be named as a special token, such as <s>"
+            f"data.user_symbols ({', '.join(map(repr, symbols))}) must not have duplicates, spaces "
+            "or names of special tokens, such as <s>"
         )
     if model.tying == "all" and not data.shared_vocabulary:
         yield (
@@ -143,16 +143,16 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if data.windows and not one_side:
         yield (
-            "data.windows is for text of one side: set model.encoder_layers or "
+            "data.windows needs an encoder or a decoder alone: set model.encoder_layers or "
             "model.decoder_layers to 0"
         )
     for name in ("sampling", "train_weights"):
         if getattr(data, name) and one_side:
-            yield f"data.{name} is for pairs of sentences"
+            yield f"data.{name} has an effect only on pairs of sentences: remove it"
     if data.sampling and data.tokenizer not in ("unigram", "bpe"):
         yield (
-            f"data.sampling ({data.sampling}) samples segmentations: set data.tokenizer to unigram "
-            "or bpe"
+            f"data.sampling ({data.sampling}) needs another tokenizer than {data.tokenizer}: set "
+            "data.tokenizer to unigram or bpe"
         )
     if data.sampling >= 1 and data.tokenizer == "bpe":
         yield (
@@ -163,18 +163,18 @@ def _problems(config: Config) -> Iterator[str]:
         yield "data.train_weights must not all be 0"
     if data.label_column and (model.decoder_layers or data.windows):
         yield (
-            f"data.label_column ({data.label_column}) is for an encoder alone that reads line by "
+            f"data.label_column ({data.label_column}) needs an encoder alone that reads line by "
             "line: set model.decoder_layers to 0 and data.windows off"
         )
     if data.label_column and not data.train_files:
-        yield f"data.label_column ({data.label_column}) needs data.train_files, tables"
+        yield f"data.label_column ({data.label_column}) needs tables as data.train_files"
     if model.classes and not data.label_column:
         yield (
-            "data.label_column (0) must name the column of the classes: the model to begin with is "
-            "a classifier"
+            "data.label_column (0) must be the number of the column of classes, since the model of "
+            "--from is a classifier"
         )
     if data.swap_files and one_side:
-        yield "data.swap_files is for pairs: of tables data.tsv_columns names the column to read"
+        yield "data.swap_files needs pairs: choose the column of a table with data.tsv_columns"
     if train.best_by not in ("auto", "loss", "accuracy") and one_side:
         yield (
             f"train.best_by ({train.best_by}) needs a translator: set train.best_by to auto, loss "
@@ -183,8 +183,8 @@ def _problems(config: Config) -> Iterator[str]:
     vocabulary = model.target_vocab_size or math.inf
     if any(token == EOS or token >= vocabulary for token in decode.forbidden):
         yield (
-            f"decode.forbidden ({', '.join(map(str, decode.forbidden))}) must be tokens of the "
-            f"vocabulary, and not the one that ends a translation ({EOS})"
+            f"decode.forbidden ({', '.join(map(str, decode.forbidden))}) must be ids of tokens in "
+            f"the vocabulary other than EOS ({EOS})"
         )
     if 0 < decode.max_length <= decode.min_length:
         yield (
@@ -193,12 +193,12 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if bool(data.dataset) == bool(data.train_files):
         yield (
-            f"data.dataset ({data.dataset!r}) must name a dataset, or be empty beside "
-            "data.train_files"
+            f"data.dataset ({data.dataset!r}) must name a dataset, or be empty if "
+            "data.train_files is set"
         )
     if data.train_files and not data.validation_files:
         yield (
-            "data.validation_files must be set beside data.train_files: they select the best "
+            "data.validation_files must be set if data.train_files is set: they select the best "
             "checkpoint"
         )
     if not data.shared_vocabulary and bool(data.source_tokenizer) != bool(data.target_tokenizer):
@@ -214,14 +214,14 @@ def _problems(config: Config) -> Iterator[str]:
     if optimizer.weight_decay and optimizer.name == "adam":
         yield (
             f"optimizer.weight_decay ({optimizer.weight_decay}) must be 0 with optimizer.name "
-            "adam: set that to adamw"
+            "adam: for weight decay, set optimizer.name to adamw"
         )
     if optimizer.beta_1 == 0 and optimizer.name == "schedule_free":
         yield "optimizer.beta_1 (0) must be above 0 with optimizer.name schedule_free"
     if train.ema_decay and optimizer.name == "schedule_free":
         yield (
             f"train.ema_decay ({train.ema_decay}) must be 0 with optimizer.name schedule_free, "
-            "which averages weights itself"
+            "which has its own average of the weights"
         )
     if optimizer.cooldown_steps > train.steps:
         yield (

@@ -104,54 +104,58 @@ class ModelConfig:
     """Classes of a classifier (`data.label_column`), which is an encoder alone; 0: the model
     predicts tokens."""
     encoder_layers: Count = 6
-    """N, layers in the encoder; 0: no encoder; a decoder alone continues text (a language
-    model)."""
+    """Layers in the encoder (N); 0: no encoder, so that the model is a decoder-only language model.
+    """
     decoder_layers: Count = 6
-    """N, layers in the decoder; 0: no decoder; an encoder alone predicts masked tokens (a masked
-    language model)."""
+    """Layers in the decoder (N); 0: no decoder, so that the model is an encoder-only masked
+    language model or classifier."""
     d_model: Positive = 512
-    """Width of the model."""
+    """Width of the embeddings and of the output of every layer."""
     num_heads: Positive = 8
-    """h, attention heads; d_k = d_v = d_model / num_heads."""
+    """Attention heads (h); the width of each is d_k = d_v = d_model / num_heads."""
     d_ff: Positive = 2048
-    """Width inside the feed-forward layers."""
+    """Hidden width of the feed-forward layers."""
     dropout: Fraction = 0.1
-    """P_drop on the output of each sublayer and on sums of embeddings and positions; 0: none."""
+    """Dropout probability (P_drop) on the output of each sublayer and on the sum of embeddings and
+    positions; 0: none."""
     attention_dropout: Fraction = 0.0
-    """Dropout on the attention weights (not in the paper, 0.1 in its published code); 0: none."""
+    """Dropout probability on the attention weights (0 in the paper, 0.1 in its published code); 0:
+    none."""
     activation_dropout: Fraction = 0.0
-    """Dropout inside the feed-forward layers, after the activation; 0: none."""
+    """Dropout probability inside the feed-forward layers, after the activation; 0: none."""
     norm: Literal["post", "pre"] = "post"
-    """post: LayerNorm(x + Sublayer(x)), the paper's; pre: x + Sublayer(LayerNorm(x))."""
+    """Place of layer normalisation. post: LayerNorm(x + Sublayer(x)), as in the paper; pre: x +
+    Sublayer(LayerNorm(x))."""
     norm_epsilon: PositiveNumber = 1e-6
     """Added to the variance in layer normalisation."""
     activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "relu"
     """Activation inside the feed-forward layers; gelu_tanh is GPT-2's."""
     attention_bias: bool = False
-    """Biases in the four projections of attention (none in the paper)."""
+    """Add biases to the four projections of attention (the paper has none)."""
     output_bias: bool = False
-    """A bias on the logits."""
+    """Add a bias to the logits."""
     tying: Literal["all", "target", "none"] = "all"
-    """Which embeddings are shared: source, target and output (the paper's); target and output;
-    none."""
+    """Embeddings that are shared. all: source, target and output, as in the paper; target: target
+    and output; none: no embeddings."""
     embedding_scale: bool = True
     """Multiply embeddings by sqrt(d_model), as in the paper (section 3.4)."""
     positions: Literal["sinusoidal", "learned", "relative", "rotary"] = "sinusoidal"
-    """Position encoding (section 3.5); relative: a learned bias of each head for the distance
-    between two tokens; rotary: queries and keys are rotated by angles that grow with the position
-    (Su et al., 2021, https://arxiv.org/abs/2104.09864)."""
+    """Position encoding. sinusoidal: as in the paper (section 3.5); learned: an embedding of each
+    position; relative: each head learns a bias for the distance between two tokens; rotary: queries
+    and keys are rotated by angles that grow with the position (Su et al., 2021,
+    https://arxiv.org/abs/2104.09864)."""
     max_positions: Positive = 1024
-    """Rows of the table of learned positions; the other kinds have no limit."""
+    """With learned positions: number of positions, in tokens; the other encodings have no limit."""
     max_offset: Positive = 64
-    """With relative positions: larger distances, in tokens, are treated as this one."""
+    """With relative positions: largest distance, in tokens; larger ones are treated as this one."""
     recompute: bool = False
-    """Compute each layer again for its gradients (rematerialisation): less memory, about a third
-    more time; always on for TPUs."""
+    """Recompute each layer in the backward pass (rematerialisation, also called gradient
+    checkpointing): less memory, about a third more time; always on for TPUs."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of matrix products; parameters, norms, softmax and loss stay in float32."""
     word_dropout: Fraction = 0.0
-    """In training, the fraction of input tokens whose embedding is set to zero, each position
-    independently (after Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287); 0: none."""
+    """Probability that the embedding of an input token is set to zero in training, independently at
+    each position (after Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287); 0: none."""
 
     accelerator: Derived[Literal["", "gpu", "tpu"]] = ""
     """What the program is compiled for, "gpu" (NVIDIA) or "tpu", while training on one. There long
@@ -176,94 +180,97 @@ class DataConfig:
     """
 
     dataset: str = "phrasebook/en_de"
-    """A TFDS dataset by name, of sentence pairs or of text; huggingface:OWNER/NAME[/CONFIG] one of
-    the Hugging Face Hub, huggingface:FOLDER one in a folder (an extra); "" when the data are files.
-    """
+    """Name of a TFDS dataset of sentence pairs or of text, huggingface:OWNER/NAME[/CONFIG] for one
+    on the Hugging Face Hub, or huggingface:FOLDER for one in a folder (both need the extra
+    `huggingface`); "": the data are files."""
     train_split: str = "train"
-    """The split of the dataset to train on."""
+    """Split of the dataset to train on."""
     validation_split: str = "validation"
-    """The split to validate on."""
+    """Split of the dataset to validate on."""
     test_split: str = "test"
-    """The split that eval.py scores."""
+    """Split of the dataset that eval.py scores."""
     train_files: tuple[str, ...] = ()
-    """Source file and target file (with one side, its file), or one table (.tsv or .csv), one
-    sentence per line; more corpora may follow, named in the same way; .gz, .bz2, .xz and .zst are
-    decompressed."""
+    """Training data as files, one sentence per line: a source file and a target file, or one table
+    (.tsv or .csv), or one text file for an encoder or a decoder alone; append further corpora in
+    the same form; .gz, .bz2, .xz and .zst files are decompressed."""
     validation_files: tuple[str, ...] = ()
-    """The same for validation."""
+    """Validation data as files, in the form of train_files."""
     test_files: tuple[str, ...] = ()
-    """The same for the test set."""
+    """Test data as files, in the form of train_files."""
     tsv_columns: tuple[Positive, Positive] = (1, 2)
-    """Columns of tables that hold source and target; the first column is 1."""
+    """Numbers of the source and of the target column of tables; the first column is 1."""
     tsv_quotes: bool = False
-    """Fields of .tsv files may be quoted, as in .csv files: in quotes, "" is a quote, a tab is text
-    and a line break a space."""
+    """Read quoted fields in .tsv files, as in .csv files: within quotes, "" is a quotation mark, a
+    tab is text and a line break becomes a space."""
     tsv_header: bool = False
     """Skip the first row of each table, its header."""
     label_column: Count = 0
-    """Column of tables that holds the class, for a classifier, an encoder alone; 0: none."""
+    """Number of the column of tables that holds the class, to train a classifier (an encoder
+    alone); 0: no classifier."""
     windows: bool = False
-    """Read a text, such as a book, as one stream of tokens, cut into windows of max_length tokens,
-    instead of line by line. For a decoder or an encoder alone."""
+    """Read a text, such as a book, as one stream of tokens that is cut into windows of max_length
+    tokens, instead of line by line; only for an encoder or a decoder alone."""
     train_weights: tuple[UpToThousand, ...] = ()
-    """How often each epoch reads each corpus of train_files, such as 1 0.5 4; once by default. A
-    fraction samples other pairs in each epoch."""
+    """How often each epoch reads each corpus of train_files, such as 1 0.5 4; a fraction samples
+    different pairs in each epoch; by default each corpus is read once."""
     sampling: Number = 0.0
-    """Sample the segmentation of training pairs anew in each epoch. With unigram vocabularies the
-    alpha of subword regularisation, such as 0.2 (Kudo, 2018, https://arxiv.org/abs/1804.10959),
-    with bpe the probability of BPE-dropout, such as 0.1 (Provilkov et al., 2020,
-    https://arxiv.org/abs/1910.13267); 0: always the best segmentation."""
+    """Sample new segmentations of the training pairs in each epoch: alpha of subword regularisation
+    for unigram vocabularies, such as 0.2 (Kudo, 2018, https://arxiv.org/abs/1804.10959), or
+    probability of BPE-dropout for bpe, such as 0.1 (Provilkov et al., 2020,
+    https://arxiv.org/abs/1910.13267); 0: always use the best segmentation."""
     swap_files: bool = False
-    """Translate from the second file or column to the first: the other direction."""
+    """Swap source and target: translate from the second file or column to the first."""
     source: str = "en"
-    """Source language: names the feature or column of a dataset, and labels scores; "": no source
-    side."""
+    """Source language, which also selects the feature or column of a dataset and labels scores; "":
+    no source side (a decoder alone)."""
     target: str = "de"
-    """Target language; "": no target side. Codes of ISO 639, BCP 47, FLORES and OPUS are understood
-    (zh, zho, zh-CN, zho_Hans)."""
+    """Target language, in the same way; "": no target side (an encoder alone). Codes of ISO 639,
+    BCP 47, FLORES and OPUS are accepted (zh, zho, zh-CN, zho_Hans)."""
     bleu_tokenizer: BleuTokenizer = "auto"
-    """The sacreBLEU tokenizer with which BLEU is computed; auto: zh, ja-mecab or ko-mecab for these
-    target languages, char for Thai, Lao, Khmer, Burmese and Tibetan, otherwise 13a."""
+    """The sacreBLEU tokenizer for BLEU. auto: zh, ja-mecab or ko-mecab for these target languages,
+    char for Thai, Lao, Khmer, Burmese and Tibetan, 13a for all others."""
     manual_dir: str = ""
-    """Folder of a dataset's files, downloaded earlier, where they are looked for first, as in the
-    folder that a variable such as MULTI30K_DIR names."""
+    """Folder with files of the dataset that you have downloaded, which is searched first; an
+    environment variable such as MULTI30K_DIR does the same; "": no such folder."""
     tokenizer: Literal["unigram", "bpe", "word", "char"] = "unigram"
     """Kind of SentencePiece model to train on the training split."""
     vocab_size: Positive = 8000
-    """Tokens in each vocabulary to train (an upper limit for word and char)."""
+    """Size of each vocabulary to train, in tokens; an upper limit for word and char."""
     source_vocab_size: Count = 0
-    """Tokens in the source vocabulary, if there are two; 0: vocab_size."""
+    """Size of the source vocabulary, in tokens, if it is not shared; 0: vocab_size."""
     target_vocab_size: Count = 0
-    """Tokens in the target vocabulary, if there are two; 0: vocab_size."""
+    """Size of the target vocabulary, in tokens, if it is not shared; 0: vocab_size."""
     character_coverage: Annotated[float, Limit(0, highest=1)] = 0.0
-    """Fraction of the text whose characters are in the vocabularies to train, from 0.98 to 1; rarer
-    characters are unknown; 0: all characters, or of more than 1,000 the most frequent ones."""
+    """Fraction of the training text, from 0.98 to 1, that the characters of the vocabularies cover;
+    rarer characters become unknown tokens; 0: all characters, or only the most frequent ones if
+    there are more than 1,000."""
     user_symbols: tuple[str, ...] = ()
     """Tokens that are never split, such as <2de>; translations may contain them too."""
     split_digits: bool = False
-    """Make each digit a token of its own in the vocabularies to train."""
+    """Make each digit a separate token in the vocabularies to train."""
     byte_fallback: bool = False
-    """Spell characters that are not in the vocabulary as bytes instead of one unknown token."""
+    """Encode characters that are not in the vocabulary as bytes instead of as one unknown token."""
     normalisation: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
-    """Unicode normalisation of the source: NFKC with spaces tidied, NFKC, none. The target is not
-    normalised, since translations are compared with raw text. On both sides runs of spaces become
-    one, and spaces at the ends of a text are removed, in all three cases."""
+    """Unicode normalisation of the source. nmt_nfkc: NFKC with spaces tidied; nfkc: NFKC; identity:
+    none. The target is not normalised, since translations are compared with raw text. On both sides
+    spaces at the ends of a text are removed, and runs of spaces become one."""
     lowercase: bool = False
-    """Lower-case all text before it becomes tokens; translations come out in lower case."""
+    """Lower-case all text before it is tokenised; translations are then in lower case."""
     shared_vocabulary: bool = True
-    """One vocabulary for both languages, as in the paper for English-German; with one side there is
-    always one."""
+    """Use one vocabulary for source and target, as the paper does for English-German; always on for
+    an encoder or a decoder alone."""
     source_tokenizer: str = ""
-    """A SentencePiece model of your own for the source, instead of training one."""
+    """File of a SentencePiece model for the source; "": train one."""
     target_tokenizer: str = ""
-    """The same for the target; with a shared vocabulary both are one."""
+    """File of a SentencePiece model for the target; "": train one. If the vocabulary is shared, one
+    of the two files is enough."""
     max_length: Positive = 256
-    """Longest sentence to train on, in tokens, EOS included; longer pairs are left out, and longer
-    text of one side is split."""
+    """Longest sentence to train on, in tokens with EOS; longer pairs are left out, and longer texts
+    of an encoder or a decoder alone are split."""
     batch_tokens: Positive = 4096
-    """Most source and most target tokens in a batch, padding included."""
+    """Most source tokens, and most target tokens, in a batch, with padding."""
     num_buckets: Positive = 12
-    """Batch shapes: pairs of similar lengths share one, and each is compiled once."""
+    """Most batch shapes, each for pairs of similar lengths; each shape is compiled once."""
 
     vocabulary: Derived[str] = ""
     """Digest of the run's tokenizers."""
@@ -298,30 +305,31 @@ class OptimizerConfig:
     muon_nesterov: bool = True
     """Muon uses Nesterov's momentum."""
     muon_rms: Number = 0.2
-    """Root mean square of muon's update of a matrix, in learning rates (Liu et al., 2025,
-    https://arxiv.org/abs/2502.16982); 0: an orthogonal update times sqrt(max(1, outputs /
-    inputs))."""
+    """Root mean square of Muon's update of a matrix, divided by the learning rate (Liu et al.,
+    2025, https://arxiv.org/abs/2502.16982); 0: multiply the orthogonalised update by sqrt(max(1,
+    outputs / inputs)) instead."""
     weight_decay: Number = 0.0
-    """For all optimizers but adam: each update subtracts this fraction, times the learning rate, of
-    the weights, except from norms and biases; 0: none."""
+    """Each update subtracts this times the learning rate times the weights, except for norms and
+    biases; not for adam; 0: none."""
     warmup_steps: Positive = 4000
-    """Updates during which the learning rate rises."""
+    """Number of updates during which the learning rate rises (warm-up)."""
     scale: PositiveNumber = 1.0
-    """Factor on the learning rate of equation 3."""
+    """Factor by which the learning rate of equation 3 is multiplied."""
     cooldown_steps: Count = 0
-    """Last updates of a run, during which the learning rate falls linearly to zero; 0: none."""
+    """Number of updates at the end of a run during which the learning rate falls linearly to zero;
+    0: none."""
     beta_1: Fraction = 0.9
     """Decay of Adam's first moment."""
     beta_2: Fraction = 0.98
     """Decay of Adam's second moment."""
     epsilon: PositiveNumber = 1e-9
-    """Added to the root of Adam's second moment."""
+    """Added to the square root of Adam's second moment."""
     clip_norm: Number = 0.0
-    """Largest global norm of the gradient, to which longer ones are scaled down; 0: no clipping."""
+    """Scale gradients with a larger global norm down to this norm (clipping); 0: no clipping."""
     spike_threshold: Number = 0.0
-    """Skip an update whose gradient norm exceeds this many times the average norm, such as 10 (done
-    by hand for PaLM; Chowdhery et al., 2022, section 5.1); 0: skip only updates with a non-finite
-    loss or gradient."""
+    """Skip updates whose gradient norm is more than this many times the average norm, such as 10
+    (for PaLM this was done by hand; Chowdhery et al., 2022, section 5.1); 0: skip only updates with
+    a non-finite loss or gradient."""
 
 
 @dataclass(frozen=True)
@@ -329,40 +337,41 @@ class TrainConfig:
     """How long, how often, and how reproducibly."""
 
     steps: Positive = 100_000
-    """Updates in the whole run."""
+    """Number of updates in the whole run."""
     seed: Count = 0
     """Random seed of initialisation, dropout and data order."""
     label_smoothing: Fraction = 0.1
-    """Epsilon_ls of section 5.4; 0: none."""
+    """Label smoothing (epsilon_ls of section 5.4); 0: none."""
     r_drop: UpToThousand = 0.0
-    """Weight of the divergence between two passes with different dropout, such as 5, in two to
-    three times the time (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); 0: one
-    pass."""
+    """Weight of the divergence between two forward passes with different dropout, such as 5
+    (R-Drop; Liang et al., 2021, https://arxiv.org/abs/2106.14448); training then takes two to three
+    times as long; 0: one pass."""
     ema_decay: Fraction = 0.0
-    """Decay of a moving average of the weights, such as 0.999, which is validated, kept and
-    translated with (Polyak and Juditsky, 1992); 0: no average."""
+    """Decay of an exponential moving average of the weights, such as 0.999, which validation,
+    checkpoints and translation then use (Polyak and Juditsky, 1992); 0: no average."""
     micro_batches: Positive = 1
-    """Gradient accumulation: micro-batches per update, which pass through the model in turn."""
+    """Gradient accumulation: number of micro-batches into which each batch is split; 1: none."""
     shard_state: bool = False
-    """Shard parameters and optimizer state over the devices, instead of a copy on each (ZeRO;
-    Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054)."""
+    """Shard parameters and optimizer state over the devices, instead of keeping a copy on each
+    (ZeRO; Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054)."""
     log_every: Positive = 100
-    """Updates between lines in metrics.jsonl."""
+    """Number of updates between two lines of metrics.jsonl."""
     validate_every: Positive = 1000
-    """Updates between validations, each followed by a checkpoint."""
+    """Number of updates between two validations; a checkpoint is saved after each."""
     best_by: BestBy = "auto"
-    """Score of the validation set that selects the best checkpoint. auto: BLEU for translators, or
+    """Metric on the validation set that selects the best checkpoint. auto: BLEU for translators, or
     chrF if less than half of the references have four words; the loss for other models."""
     validation_beam_size: BeamSize = 1
-    """Beam size of the validation BLEU; 1: greedy."""
+    """Beam size for BLEU on the validation set; 1: greedy."""
     patience: Count = 0
-    """End training after this many validations in a row without a better `best_by`; 0: never."""
+    """Stop early after this many validations in a row without a better `best_by`; 0: never."""
     keep_last: Positive = 5
-    """Newest checkpoints to keep."""
+    """Number of newest checkpoints to keep."""
     keep_best: Positive = 1
-    """Best checkpoints to keep, by `best_by`."""
+    """Number of best checkpoints to keep, by `best_by`."""
     average_last: Positive = 5
-    """Newest checkpoints that `--checkpoint average` averages (the paper: base 5, big 20)."""
+    """Number of newest checkpoints that `--checkpoint average` averages (in the paper 5 for base
+    and 20 for big)."""
 
     origin: Derived[str] = ""
     """The run that the first weights came from (`--from`)."""
@@ -375,37 +384,40 @@ class DecodeConfig:
     beam_size: BeamSize = 4
     """Hypotheses per sentence; 1: greedy."""
     alpha: Annotated[float, Limit(0, highest=10)] = 0.6
-    """Strength of the length normalisation; 0: none."""
+    """Exponent of the length normalisation; 0: none."""
     normalisation: Literal["gnmt", "length"] = "gnmt"
-    """What log-probabilities are divided by: ((5 + length) / 6)^alpha or length^alpha."""
+    """Length normalisation: log-probabilities are divided by ((5 + length) / 6)^alpha (gnmt) or by
+    length^alpha (length)."""
     stop: Literal["bound", "full", "heuristic"] = "bound"
-    """When a sentence is finished: no unfinished hypothesis can still win; beam_size hypotheses
-    have ended; beam_size have ended and no unfinished one would beat the worst of them if it ended
-    now (the rule of Hugging Face's transformers)."""
+    """When the search for a sentence stops. bound: no unfinished hypothesis can still win; full:
+    beam_size hypotheses are finished; heuristic: beam_size hypotheses are finished, and no
+    unfinished one would beat the worst of them if it ended now (the rule of Hugging Face's
+    transformers)."""
     max_extra_length: Length = 50
-    """Longest output in tokens, EOS included: source tokens (times length_ratio) plus this."""
+    """Longest output, in tokens with EOS: the number of source tokens (times length_ratio, which is
+    derived from the training pairs) plus this."""
     max_length: Length = 0
-    """Longest output in tokens, EOS included, whatever the source; 0: max_extra_length decides."""
+    """Longest output, in tokens with EOS, for all sources; 0: max_extra_length sets the limit."""
     forced_end: bool = False
-    """Force EOS at max_length with log-probability 0 (transformers' Marian); otherwise unfinished
-    hypotheses rank last."""
+    """Force EOS at max_length with log-probability 0, as Marian models of transformers do;
+    otherwise unfinished hypotheses rank last."""
     forbidden: tuple[Count, ...] = ()
     """Token ids that are never chosen, besides PAD and BOS."""
     renormalise: bool = False
-    """Distribute the probability of tokens that are never chosen over the others, in scores."""
+    """Renormalise probabilities after tokens that are never chosen have been excluded."""
     min_length: Length = 0
-    """Fewest tokens of a translation before its EOS."""
+    """Shortest output, in tokens without EOS; 0: no minimum."""
     no_repeat_ngram: NgramOrder = 0
-    """No n-gram of this length occurs twice in a translation (Paulus et al., 2018,
-    https://arxiv.org/abs/1705.04304); 0: repetition is allowed."""
+    """Allow each n-gram of this length only once in a translation (Paulus et al., 2018,
+    https://arxiv.org/abs/1705.04304); 0: allow repetition."""
     repetition_penalty: Penalty = 1.0
-    """Factor on the log-probability of tokens that a translation already has (Keskar et al., 2019,
-    https://arxiv.org/abs/1909.05858); 1: none."""
+    """Factor on the log-probability of tokens that the translation already contains (Keskar et al.,
+    2019, https://arxiv.org/abs/1909.05858); 1: none."""
     max_source_length: Positive = 1024
-    """Longest source, in tokens. A longer text is translated sentence by sentence; a longer
+    """Longest source, in tokens; a longer text is translated sentence by sentence, and a longer
     sentence is truncated, with a warning."""
     batch_sentences: Positive = 32
-    """Sentences decoded together, in each of the two batches that run at a time."""
+    """Number of sentences in a batch; two batches are decoded at a time."""
     dtype: Literal["model", "float32", "bfloat16"] = "model"
     """Precision of weights and matrix products while decoding; model: as in training."""
 
@@ -425,34 +437,36 @@ DERIVED_FROM_PAIRS = ("length_ratio", "longest_target", "copy_without_letters")
 
 @dataclass(frozen=True)
 class GenerateConfig:
-    """How generate.py continues a text, or fills in its blanks."""
+    """How generate.py continues a text, or predicts its masked words."""
 
     max_tokens: Annotated[int, Limit(1, below=100_001)] = 100
-    """Most tokens to add to a text."""
+    """Most tokens to add to each text."""
     samples: BeamSize = 1
-    """Continuations of each text, sampled from the model's probabilities."""
+    """Number of continuations of each text, sampled from the model's probabilities unless beam_size
+    is set."""
     temperature: UpToThousand = 1.0
-    """Divisor of the logits: below 1 likely tokens become likelier; 0: the likeliest token
-    alone."""
+    """Sampling temperature, by which the logits are divided: below 1 likely tokens become likelier;
+    0: always the likeliest token."""
     top_k: Count = 0
-    """Sample from this many of the likeliest tokens; 0: from all."""
+    """Sample from this many of the likeliest tokens; 0: from all tokens."""
     top_p: Annotated[float, Limit(0, above=True, highest=1)] = 1.0
-    """Sample from the likeliest tokens that together have at least this probability; 1: all."""
+    """Sample from the likeliest tokens that together have at least this probability (nucleus
+    sampling); 1: from all tokens."""
     seed: Count = 0
-    """Random seed; a line's continuations depend on it and on the number of the line."""
+    """Random seed; the continuations of a line depend on the seed and on the number of the line."""
     beam_size: Annotated[int, Limit(0, below=1001)] = 0
-    """Search for the likeliest continuations with a beam of this size, up to the end of the line
-    also in a run with `data.windows`; 1: greedy; 0: sample instead."""
+    """Beam size to search for the likeliest continuations instead of sampling; they end with the
+    line, even in a run with `data.windows`; 1: greedy; 0: sample."""
     min_length: Length = 0
-    """Fewest tokens to add."""
+    """Fewest tokens to add to each text; 0: no minimum."""
     no_repeat_ngram: NgramOrder = 0
-    """No n-gram of this length is added twice; 0: repetition is allowed."""
+    """Add each n-gram of this length only once; 0: allow repetition."""
     repetition_penalty: Penalty = 1.0
-    """Factor on the log-probability of tokens that were added before, such as 1.2; 1: none."""
+    """Factor on the log-probability of tokens that were already added, such as 1.2; 1: none."""
     words: Positive = 5
-    """Likeliest words to show for each blank."""
+    """Number of likeliest words to print for each mask (`__`), or of classes for each line."""
     log_probs: bool = False
-    """Begin each continuation with its log-probability, in nats, and a tab."""
+    """Print the log-probability of each continuation, in nats, and a tab before it."""
 
 
 @dataclass(frozen=True)

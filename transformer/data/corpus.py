@@ -47,8 +47,8 @@ def check_corpora(data: DataConfig) -> None:
     found = len(files.corpora(data, "train"))
     if data.train_weights and len(data.train_weights) != found:
         raise UserError(
-            f"data.train_weights has {len(data.train_weights)} numbers, and data.train_files names "
-            f"{found} corpora: one number for each"
+            f"data.train_weights has {len(data.train_weights)} numbers, but data.train_files names "
+            f"{found} corpora: give one number for each corpus"
         )
     for split in ("train", "validation", "test"):
         if getattr(data, f"{split}_files") or (data.dataset and split != "test"):

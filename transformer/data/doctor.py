@@ -30,7 +30,7 @@ LONG = 30
 RARE = 3
 """A character that occurs less often is likely a stray."""
 EMPTY, REPEATED, EQUAL = "one side empty", "the same pair again", "source equal to target"
-UNUSUAL = f"lengths differ {RATIO:.0f} times from the usual"
+UNUSUAL = f"unusual length ratio (factor {RATIO:.0f})"
 STRANGE, OTHER_SCRIPT = "control or unassigned characters", "another script than most"
 """The names of findings."""
 EXAMPLES = 3
@@ -166,7 +166,7 @@ class Report:
             rare = sorted(c for c, n in counted.items() if n < RARE)
             names = (c if c.isprintable() else f"U+{ord(c):04X}" for c in rare[:20])
             yield (
-                f"{side}: {len(counted):,} different characters, {len(rare):,} of them less than "
+                f"{side}: {len(counted):,} different characters, {len(rare):,} of them fewer than "
                 f"{RARE} times" + (f": {' '.join(names)}" if rare else "")
             )
 
@@ -207,9 +207,9 @@ def token_lines(
         changed = [text for text, again in zip(texts, back) if text.split() != again.split()]
         example = f", such as {changed[0][:70]!r}" if changed else ""
         yield (
-            f"{side}: {tokens / words:.2f} tokens a word, {unknown:,} unknown tokens "
-            f"({unknown / max(len(ids), 1):.3%}); {len(changed):,} of {len(texts):,} sentences do "
-            f"not come back from tokens as they were{example}"
+            f"{side}: {tokens / words:.2f} tokens per word, {unknown:,} unknown tokens "
+            f"({unknown / max(len(ids), 1):.3%}); {len(changed):,} of {len(texts):,} sentences "
+            f"change when they are encoded and decoded{example}"
         )
         yield from histogram(side, lengths)
     yield f"padding: {plan.padding():.1%} of all positions, in {len(plan.buckets)} batch shapes"

@@ -60,7 +60,7 @@ def fetch(url: str, path: Path, expected: Expected | None, remedy: str) -> None:
                 here = size_of(part)
                 if here <= before or isinstance(error, urllib.error.HTTPError):
                     reason = getattr(error, "reason", None) or error
-                    again = f"try again, {megabytes(here)} are here; " * bool(here)
+                    again = f"try again ({megabytes(here)} are here already); " * bool(here)
                     raise UserError(f"cannot download {url} ({reason}); {again}{remedy}") from error
                 before = here
         if not path.exists():
@@ -106,7 +106,7 @@ def verify(path: Path, url: str, expected: Expected | None, remedy: str) -> None
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != expected.checksum:
         raise UserError(
-            f"{path} is not the file that {url} should be: {size_of(path):,} bytes with SHA-256 "
+            f"{path} is not the expected file from {url}: {size_of(path):,} bytes with SHA-256 "
             f"{found}, expected {expected.size:,} bytes with {expected.checksum}; {remedy}"
         )
 

@@ -53,11 +53,13 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
         width = 1 if is_table(names[0]) else len(data.sides)
         corpus, names = names[:width], names[width:]
         if data.label_column and not is_table(corpus[0]):
-            raise UserError(f"{setting}: {corpus[0]} is not a table, and data.label_column is set")
+            raise UserError(
+                f"{setting}: {corpus[0]} is not a .tsv or .csv table, which data.label_column needs"
+            )
         if len(corpus) < width or len({is_table(name) for name in corpus}) > 1:
             raise UserError(
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
-                "file, or one .tsv or .csv file, and so on for more corpora"
+                "file, or one .tsv or .csv file, for each corpus"
             )
         found.append(tuple(_existing(setting, Path(name).expanduser()) for name in corpus))
     return found
@@ -154,11 +156,11 @@ def _existing(setting: str, path: Path) -> Path:
     if path.is_dir():
         raise UserError(f"{setting}: {path} is a folder; name the files in it")
     if not path.is_file():
-        raise UserError(f"{setting}: no file {path}; {_beside(path)}")
+        raise UserError(f"{setting}: there is no file {path}; {_beside(path)}")
     if set(path.suffixes) & set(ARCHIVES):
         raise UserError(f"{setting}: {path} is an archive; unpack it and name the files in it")
     if path.suffix == ".zst" and zstd is None:
-        raise UserError(f"{setting}: to read {path}, pip install backports.zstd")
+        raise UserError(f"{setting}: {path} needs a package: pip install backports.zstd")
     return path
 
 
@@ -169,7 +171,7 @@ def _beside(path: Path) -> str:
         return f"there is no folder {folder} either"
     found = sorted(file.name for file in folder.iterdir() if file.is_file())
     near = difflib.get_close_matches(path.name, found, n=3, cutoff=0.5) or found[:10]
-    return f"in its folder: {', '.join(near)}" if near else f"{folder} has no files"
+    return f"its folder has {', '.join(near)}" if near else f"{folder} has no files"
 
 
 def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
@@ -187,7 +189,7 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
         if len(columns) < max(chosen):
             raise UserError(
                 f"{path}, line {number}: {len(columns)} column(s) in "
-                f"{separator.join(columns)!r:.80}, and data.tsv_columns"
+                f"{separator.join(columns)!r:.80}, but data.tsv_columns"
                 f"{' or data.label_column' * (data.label_column > 0)} names "
                 f"column{'s' * (len(chosen) > 1)} {' and '.join(map(str, chosen))}, separated by "
                 f"{'commas' if separator == ',' else 'tabs'}"
@@ -195,14 +197,17 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
         texts = [columns[column - 1] for column in chosen]
         if number == 1 and looks_like_header(data, texts):
             warn(
-                f"the first row of {path} looks like a header ({' | '.join(texts)}), and is read "
-                "as text: set data.tsv_header to leave out the first row of each table",
+                f"the first row of {path} looks like a header ({' | '.join(texts)}), but is read "
+                "as text: set data.tsv_header to skip the first row of each table",
                 stacklevel=1,  # the same place for all, so that it is printed once
             )
         if data.label_column:
             texts[1] = texts[1].strip()
             if not texts[1]:
-                raise UserError(f"{path}, line {number}: column {data.label_column} has no class")
+                raise UserError(
+                    f"{path}, line {number}: column {data.label_column} (data.label_column) "
+                    "is empty"
+                )
         yield as_pair(data, texts)
 
 
@@ -233,8 +238,8 @@ def file_lines(path: Path) -> Iterator[str]:
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
                 if number == 1 and not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
                     raise UserError(
-                        f"{path}: carriage returns alone end its lines; convert it, for example "
-                        "with: tr '\\r' '\\n' < FILE > NEW_FILE"
+                        f"{path}: its lines end with carriage returns alone; convert it, for "
+                        "example with: tr '\\r' '\\n' < FILE > NEW_FILE"
                     )
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
     except UnicodeDecodeError as error:

@@ -54,8 +54,8 @@ def _load(data: DataConfig, split: Split) -> Any:
         from datasets.exceptions import DatasetGenerationError
     except ImportError as error:
         raise UserError(
-            f"data.dataset ({data.dataset}) needs Hugging Face's datasets, which does not import "
-            f"({error}): pip install -e '.[huggingface]'"
+            f"data.dataset ({data.dataset}) needs Hugging Face's datasets, which cannot be "
+            f"imported ({error}): pip install -e '.[huggingface]'"
         ) from error
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()

@@ -158,7 +158,7 @@ def check_pieces(pieces: Pieces) -> None:
     named = [name for name in pieces.names if name is not None]
     special = (pieces.pad, pieces.start, pieces.end, pieces.unknown)
     if not all(isinstance(name, str) for name in named) or len(set(named)) < len(named):
-        raise ValueError("pieces must be texts that differ")
+        raise ValueError("pieces must be strings, without duplicates")
     if not all(type(number) is int and 0 <= number < len(pieces.names) for number in special):
         raise ValueError("a special token is not among the pieces")
     if not isinstance(pieces.cleans_up, bool):

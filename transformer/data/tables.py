@@ -43,8 +43,8 @@ def read_rows(
         except csv.Error as error:
             remedy = "correct the row" + ", or set data.tsv_quotes off" * (separator == "\t")
             raise UserError(
-                f"{name}, line {number}: a field in quotes must end with a quote, and a quote "
-                f"within it be doubled ({error}): {remedy}"
+                f"{name}, line {number}: a quoted field must end with a quotation mark, and "
+                f"quotation marks within it must be doubled ({error}): {remedy}"
             ) from error
         if row is None:
             return

@@ -25,11 +25,11 @@ def tag_of(tags: Sequence[str], code: str) -> str:
 def known_tags(tags: Sequence[str], near: str = "") -> str:
     """The tags in words: a few are all listed; of many, their number and those spelt alike."""
     if len(tags) <= LISTED:
-        return f"it has {' '.join(sorted(tags))}"
+        return f"its tags are {' '.join(sorted(tags))}"
     by_code = {code_of(tag).lower(): tag for tag in tags}
     alike = difflib.get_close_matches(code_of(near).lower(), by_code, LISTED, cutoff=0.4)
     listed = [by_code[code] for code in alike] or sorted(tags)[:LISTED]
-    return f"it has {len(tags):,}, such as {' '.join(listed)}"
+    return f"it has {len(tags):,} tags, such as {' '.join(listed)}"
 
 
 def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
@@ -48,13 +48,13 @@ def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
         if found := TAG.match(text):
             tag_of(tags, found[1])
         warnings.warn(
-            "a text without a target tag: the model chooses the language; begin each text with a "
-            f"tag ({known_tags(tags)})",
+            "a text has no target tag, so the model chooses the language: begin each text with a "
+            f"target tag of the model ({known_tags(tags)})",
             stacklevel=2,
         )
     if ">>" in rest and (second := next((one for one in tags if one in rest), None)):
         warnings.warn(
-            f"{second} inside a text is read as text: a target tag must be at the beginning",
+            f"{second} inside a text is translated as text: put the target tag at its beginning",
             stacklevel=2,
         )
     return tag, rest

@@ -80,8 +80,8 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
     if name not in DATASETS:
         near = ", ".join(difflib.get_close_matches(name, DATASETS))
         raise UserError(
-            f"--sacrebleu {name}: sacreBLEU knows no such test set; "
-            + (f"is it {near}?" if near else "sacrebleu --list prints them")
+            f"--sacrebleu {name}: sacreBLEU has no such test set; "
+            + (f"similar names: {near}" if near else "sacrebleu --list prints them")
         )
     known: Any = DATASETS[name]
     wanted = data.source, data.target

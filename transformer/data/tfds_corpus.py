@@ -78,7 +78,7 @@ def _import_tfds() -> Any:
         from transformer.data.datasets.phrasebook import dataset  # noqa: F401
     except ImportError as error:
         raise UserError(
-            f"data.dataset needs TFDS, which does not import ({error}): "
+            f"data.dataset needs TFDS, which cannot be imported ({error}): "
             "pip install tensorflow-datasets array_record, or set data.train_files instead"
         ) from error
     if not sys.stderr.isatty():

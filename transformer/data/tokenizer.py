@@ -234,8 +234,8 @@ def train_tokenizer(
     reserved = UNK + 1 + 256 * options.byte_fallback + len(symbols)  # special tokens, and bytes
     if vocab_size <= reserved and not exact:
         raise UserError(
-            f"{setting} ({vocab_size}) is too small, {reserved} tokens being special: "
-            f"at least {reserved + 1}"
+            f"{setting} ({vocab_size}) is too small for {reserved} special tokens: "
+            f"set it to at least {reserved + 1}"
         )
     model = io.BytesIO()
     try:
@@ -347,7 +347,7 @@ def _explanation(error: str, kind: str, setting: str) -> str:
         )
     if "sentences_.empty()" in error or "all_chars_count" in error:
         return (
-            "there is no text to train a tokenizer on: the sentences are blank, or consist of "
+            "there is no text to train a tokenizer on: the sentences are empty, or consist of "
             "characters that data.normalisation drops"
         )
     return (

@@ -52,8 +52,8 @@ class Labels:
             if label not in ids:
                 names = ", ".join(self.names[:10]) + ", ..." * (len(self.names) > 10)
                 raise UserError(
-                    f"data.label_column: the class {label!r} is not among the {len(self.names)} of "
-                    f"the data that training began with: {names}"
+                    f"data.label_column: the class {label!r} is not one of the {len(self.names)} "
+                    f"classes of the original training data: {names}"
                 )
         return [[ids[label]] for label in labels]
 
@@ -140,7 +140,10 @@ def make_labels(data: DataConfig) -> Labels:
     """The classes in the training split, in alphabetical order. Raises UserError below two."""
     names = tuple(sorted({label for _, label in read_pairs(data, "train")}))
     if len(names) < 2:
-        raise UserError(f"data.label_column: all of the training data is of the class {names[0]!r}")
+        raise UserError(
+            f"data.label_column: all training data has the class {names[0]!r}; at least "
+            "two are needed"
+        )
     return Labels(names)
 
 
@@ -179,8 +182,8 @@ def _without_long_words(
             yield pair
     if left_out:
         log(
-            f"pairs with a word of more than {longest:,} characters: {left_out:,}, the first is "
-            f"pair {first:,}; the vocabulary is not trained on them"
+            f"pairs with a word of more than {longest:,} characters, which the vocabulary is not "
+            f"trained on: {left_out:,}, the first is pair {first:,}"
         )
 
 
@@ -225,7 +228,9 @@ def load_tokenizers(folder: Path, data: DataConfig) -> Tokenizers:
     else:
         tokenizers = Tokenizers(source, source)
     if data.vocabulary not in ("", tokenizers.identity[2]):
-        raise UserError(f"{folder} holds another vocabulary than this run's: put its files back")
+        raise UserError(
+            f"{folder} has another vocabulary than this run was trained with: restore its files"
+        )
     return tokenizers
 
 
@@ -233,7 +238,7 @@ def _load_labels(path: Path) -> Labels:
     try:
         names = json.loads(path.read_bytes())
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ValueError("it holds no list of names")
+            raise ValueError("it does not contain a list of names")
         "".join(names).encode()  # half a surrogate pair is not text
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read the classes in {path}: {error}") from error

@@ -101,7 +101,7 @@ def _fitting(config: Config, ids: list[int]) -> list[int]:
     longest = longest_text([config.model], config.decode)
     if len(ids) > longest:
         warnings.warn(
-            f"a text of {len(ids):,} tokens was cut after {longest:,} "
+            f"a text of {len(ids):,} tokens was truncated to {longest:,} "
             "(decode.max_source_length or model.max_positions)",
             stacklevel=4,
         )

@@ -121,7 +121,7 @@ def _warn_of_truncated(generator: Generator, count: int) -> None:
     if count:
         last = last_position(generator.ensemble.models)
         warnings.warn(
-            f"{count:,} texts end where the positions of the model do, after {last:,} tokens "
+            f"{count:,} texts end after {last:,} tokens, at the last position of the model "
             "(model.max_positions): use shorter prompts",
             stacklevel=3,
         )
@@ -149,7 +149,7 @@ def _fitting(generator: Generator, prompt: str) -> list[int]:
     most = longest_text(generator.ensemble.models, generator.decode)
     if len(ids) > most:
         warnings.warn(
-            f"of a text of {len(ids):,} tokens the last {most:,} were read "
+            f"a text of {len(ids):,} tokens was truncated to its last {most:,} "
             f"(decode.max_source_length or model.max_positions): {prompt[:60]!r} ...",
             stacklevel=3,
         )

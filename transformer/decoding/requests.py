@@ -69,9 +69,9 @@ def read_request(line: str, form: Form, scoring: bool) -> Request | None:
 def _of_table(line: str, scoring: bool) -> Request:
     columns, name = line.split("\t"), "translation" if scoring else "prefix"
     if scoring and len(columns) < 2:
-        raise UserError("--score needs a translation after the text and a tab")
+        raise UserError("--score needs the text, a tab, and the translation")
     if len(columns) > 2:
-        raise UserError(f"{len(columns)} columns: two at most, text and {name}")
+        raise UserError(f"{len(columns)} columns, but there may be only two: text and {name}")
     return Request(columns[0], **{name: columns[1] if len(columns) == 2 else ""})
 
 
@@ -79,7 +79,7 @@ def _of_object(values: dict[str, Any], scoring: bool) -> Request:
     needed = ("text", "translation") if scoring else ("text",)
     for name in FIELDS:
         if not isinstance(values.get(name, None if name in needed else ""), str):
-            raise UserError(f"{name!r} must be a text")
+            raise UserError(f"{name!r} must be a string")
     read = {name: values.get(name, "") for name in FIELDS}
     return Request(**read, others=_without_answer(values))
 
@@ -100,7 +100,7 @@ def read_object(text: str, name: str) -> dict[str, Any]:
         json.dumps(values, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise UserError(
-            f"{name} has half a character (such as \\ud83d alone): write both halves"
+            f"{name} has half a surrogate pair (such as \\ud83d alone): write both halves"
         ) from None
     except ValueError:
         raise UserError(f"{name} has a number that JSON does not allow: NaN or infinity") from None

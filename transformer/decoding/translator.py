@@ -158,10 +158,8 @@ def truncation(translator: Translator, count: int, total: int) -> str:
     models, settings = translator.ensemble.models, translator.settings
     remedy = "raise decode.max_length" if settings.max_length else "raise decode.max_extra_length"
     if last_position(models) < LONGEST:
-        remedy += f", which model.max_positions ({last_position(models):,}) bounds"
-    return (
-        f"{count:,} of {total:,} translations reached the longest length before their end: {remedy}"
-    )
+        remedy += f" (at most {last_position(models):,}: model.max_positions)"
+    return f"{count:,} of {total:,} translations were truncated at the longest length: {remedy}"
 
 
 def _distinct(
@@ -260,7 +258,7 @@ def _warn_of_cut(translator: Translator, row: list[int], longest: int, text: str
     is_own = longest == translator.settings.max_source_length
     setting = "decode.max_source_length" if is_own else "model.max_positions"
     warnings.warn(
-        f"a sentence of {len(row):,} tokens was cut after {longest:,} ({setting}): "
+        f"a sentence of {len(row):,} tokens was truncated to {longest:,} ({setting}): "
         f"{text[:60]!r} ...",
         stacklevel=5,
     )
@@ -288,8 +286,8 @@ def _cut_prefixes(translator: Translator, prefixes: list[str]) -> list[tuple[lis
     for prefix, row in zip(prefixes, rows):
         if len(row) > longest:
             warnings.warn(
-                f"a prefix of {len(row):,} tokens was cut after {longest:,} (decode.max_length, or "
-                f"model.max_positions): {prefix[:60]!r} ...",
+                f"a prefix of {len(row):,} tokens was truncated to {longest:,} (decode.max_length "
+                f"or model.max_positions): {prefix[:60]!r} ...",
                 stacklevel=5,
             )
     return [

@@ -70,7 +70,7 @@ def compare(
 def verdict(first: float, second: float, chance: float, lower_is_better: bool) -> str:
     """In plain words, from two scores and the larger of the probabilities."""
     if chance >= SURE:
-        return "no difference that this test set can show"
+        return "no significant difference on this test set"
     return f"the {'first' if (first > second) != lower_is_better else 'second'} is better"
 
 

@@ -179,7 +179,7 @@ def bleu_metric(language: str, tokenizer: str = "auto", lowercase: bool = False)
         extra = tokenizer.partition("-mecab")[0]
         remedy = f"pip install 'sacrebleu[{extra}]', or " if extra != tokenizer else ""
         raise UserError(
-            f"BLEU of text in {language} needs the tokenizer {tokenizer}, which is not there "
+            f"BLEU of text in {language} needs the tokenizer {tokenizer}, which cannot be loaded "
             f"({str(error).partition(chr(10))[0]}): {remedy}set data.bleu_tokenizer, such as to "
             "char (eval.py: --bleu-tokenizer)"
         ) from error
@@ -229,8 +229,8 @@ def few_long(references: References) -> str:
     if 2 * long >= sum(bool(text.strip()) for text in texts):
         return ""
     return (
-        f"{long:,} of {len(texts):,} references have {order} words, and BLEU compares {order} "
-        "in a row"
+        f"{long:,} of {len(texts):,} references have {order} words or more, but BLEU "
+        f"compares sequences of {order} words"
     )
 
 
@@ -240,7 +240,7 @@ def doubt(language: str, tokenizer: str = "auto") -> str:
         return ""
     return (
         f"{language!r} is not a known language code (such as zh, zho, zh-CN or zho_Hans): BLEU "
-        "finds words by spaces and punctuation (13a), unless data.bleu_tokenizer says otherwise"
+        "splits words at spaces and punctuation (13a) unless you set data.bleu_tokenizer"
     )
 
 

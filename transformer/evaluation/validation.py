@@ -58,9 +58,12 @@ class ValidationScorer:
         if unknown := doubt(self.data.target, self.data.bleu_tokenizer):
             yield unknown
         if self.few_long and self.best_by == "auto":
-            yield f"chrF chooses the best checkpoint (train.best_by auto): {self.few_long}"
+            yield f"chrF selects the best checkpoint (train.best_by auto): {self.few_long}"
         elif self.few_long and self.best_by == "bleu":
-            yield f"BLEU chooses the best checkpoint, chrF would be more reliable: {self.few_long}"
+            yield (
+                "BLEU selects the best checkpoint, but chrF would be more reliable: "
+                f"{self.few_long}"
+            )
         if ceiling := self.ceiling(reproduce):
             yield ceiling
 

@@ -78,10 +78,10 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
         return Sample([*map(one_line, sources[:count])], references[:count])
     try:
         if data.dataset.startswith(ORIGIN):
-            raise UserError("it has no data of its own")
+            raise UserError("the run has no data of its own")
         pairs = list(islice(read_pairs(data, "validation"), count))
     except UserError as error:
-        print(f"not compared with the original: {error}; --sample FILE compares on a file")
+        print(f"not compared with the original: {error}; name a file of sentences with --sample")
         return None
     return Sample([one_line(source) for source, _ in pairs], [target for _, target in pairs])
 
@@ -113,8 +113,8 @@ def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: st
     print_differences(model, sources, original, converted, different)
     if equal < FEWEST_EQUAL:
         raise UserError(
-            f"only {equal:.1%} of the translations are those of the original, so that the model "
-            "was not kept"
+            f"only {equal:.1%} of the translations are the same as those of the original, so the "
+            "model was not kept"
         )
 
 

@@ -161,7 +161,7 @@ def save_package(model: Run, file: Path, quantization: str, tag: str = "") -> No
     """
     data = model.config.data
     if file.suffix != ".argosmodel":
-        raise UserError(f"{file}: Argos Translate wants a name that ends in .argosmodel")
+        raise UserError(f"{file}: Argos Translate needs a name that ends in .argosmodel")
     if (tags := model.tokenizers.source.tags) and not tag:
         raise UserError(
             "a package of Argos Translate has one target language, and this model has several: "
@@ -200,14 +200,14 @@ def not_carried(model: Run, tag: str = "") -> list[str]:
     decode = model.config.decode
     search = [f"decode.{name} {getattr(decode, name)}" for name in ("beam_size", "alpha")]
     search += [one for one in not_held(decode, HELD_OF_SEARCH) if one not in search]
-    found = [f"the search is that of the program that loads it, not {', '.join(search)}"]
+    found = [f"the program that loads it sets the search, not {', '.join(search)}"]
     if source.tags and not tag:
         example, known = f"{source.tags[0]} A text.", known_tags(source.tags)
-        found.append(f"each text begins with a target tag and a blank: {example} ({known})")
+        found.append(f"each text must begin with a target tag and a space: {example} ({known})")
     if source.lowercase and any(FINAL_SIGMA in name for name in token_names(source)):
         found.append(f"a capital sigma at the end of a word becomes \u03c3, not {FINAL_SIGMA}")
     if isinstance(target, PieceTokenizer) and target.vocabulary.cleans_up:
-        found.append("blanks before punctuation stay (clean_up_tokenization_spaces)")
+        found.append("spaces before punctuation are kept (clean_up_tokenization_spaces)")
     return found
 
 

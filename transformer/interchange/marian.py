@@ -56,7 +56,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
     Raises UserError for a folder that is damaged, or of a model that ours cannot represent.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder")
+        raise UserError(f"{folder} is not a folder")
     fields, tokens = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
     check_config(fields)
     _check_added(folder, tokens)
@@ -65,7 +65,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
     weights = open_weights(weights_file)
     for stack in ("encoder", "decoder"):
         if fields[f"{stack}_layers"] > len(weights.shapes):
-            raise UserError(f"{weights_file} holds fewer {stack} layers than config.json says")
+            raise UserError(f"{weights_file} has fewer {stack} layers than config.json says")
     table = fields["max_position_embeddings"], fields["d_model"]
     is_sinusoidal = all(has_sinusoids(weights, stack, table) for stack in ("encoder", "decoder"))
     rows = tuple(len(side.order) for side in pieces)
@@ -109,15 +109,16 @@ def _longest(tokens: dict, positions: int) -> int:
     """Tokens of a source, EOS included."""
     most = tokens.get("model_max_length") or LONGEST
     if not isinstance(most, int | float) or not most >= 2:
-        raise UserError(f"tokenizer_config.json: model_max_length is {most!r}: at least 2")
+        raise UserError(
+            f"tokenizer_config.json: model_max_length is {most!r}: it must be at least 2"
+        )
     return int(min(most, positions, 2**20))
 
 
 def _language(name: object) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_+-]{1,40}", name):
         raise UserError(
-            f"tokenizer_config.json: {name!r:.60} is no language: name them by --source and "
-            "--target"
+            f"tokenizer_config.json: {name!r:.60} is not a language code: set --source and --target"
         )
     return name
 
@@ -140,14 +141,14 @@ def _check_added(folder: Path, tokens: dict) -> None:
             added += [(file, name) for name in _contents(file, field, fields.get(field))]
         for which, name in SPECIAL:
             if which + "_token" in fields and _token(fields, which, name) not in usual:
-                raise UserError(f"{file}: {which}_token is not that of tokenizer_config.json")
+                raise UserError(f"{file}: {which}_token differs from that of tokenizer_config.json")
     for file, name in added:
         if name not in usual and not (name.startswith(">>") and name.endswith("<<")):
             raise UserError(f"{file} adds the token {name!r}, which cannot be converted")
     if tokens.get("sp_model_kwargs"):
         raise UserError(
             f"tokenizer_config.json: sp_model_kwargs is {tokens['sp_model_kwargs']!r:.60}, which "
-            "this program cannot do"
+            "this program does not support"
         )
 
 
@@ -164,7 +165,7 @@ def _token(tokens: dict, which: str, usual: str) -> str:
     name = tokens.get(f"{which}_token") or usual
     name = name.get("content") if isinstance(name, dict) else name
     if not isinstance(name, str):
-        raise UserError(f"tokenizer_config.json: {which}_token is {name!r}: it must be a text")
+        raise UserError(f"tokenizer_config.json: {which}_token is {name!r}: it must be a string")
     return name
 
 
@@ -176,7 +177,7 @@ def _optional(path: Path) -> dict:
 def _weights_file(folder: Path) -> Path:
     found = [folder / name for name in WEIGHTS if (folder / name).exists()]
     if not found:
-        raise UserError(f"{folder} lacks {' and '.join(WEIGHTS)}: one of them holds the weights")
+        raise UserError(f"{folder} has neither {' nor '.join(WEIGHTS)}, which contain the weights")
     return found[0]
 
 
@@ -189,7 +190,7 @@ def _pieces(folder: Path, fields: dict, tokens: dict) -> tuple[bool, tuple[Piece
     target = _numbered(target_file, read_json(target_file), tokens, target_size, start)
     if target.pad != fields.get("pad_token_id") or target.end != fields.get("eos_token_id"):
         raise UserError(
-            f"{folder}: pad_token_id or eos_token_id of config.json is not that of "
+            f"{folder}: pad_token_id or eos_token_id of config.json differs from that of "
             f"{target_file.name}"
         )
     if not separate:
@@ -205,7 +206,9 @@ def _numbered(path: Path, ids: dict, tokens: dict, size: int | None, start: int 
     special = [_token(tokens, which, usual) for which, usual in SPECIAL]
     try:
         if type(size) is not int or not len(ids) <= size < len(ids) + MORE_ROWS:
-            raise ValueError(f"config.json has room for {size} pieces, and there are {len(ids):,}")
+            raise ValueError(
+                f"vocab_size of config.json is {size}, but there are {len(ids):,} pieces"
+            )
         "".join(ids).encode()  # half a character is no text
         listed: list[str | None] = [None] * size
         for name, number in ids.items():
@@ -233,7 +236,9 @@ def _check_ids(tokenizers: Any, lists: tuple[str, str]) -> None:
         share = len(lacking) / max(1, len(pieces))
         message = f"{side}.spm: {len(lacking):,} of {len(pieces):,} pieces have no id in {name}"
         if share > MOST_WITHOUT_IDS:
-            raise UserError(f"{message}: the two files are not of one model: fetch both again")
+            raise UserError(
+                f"{message}: the two files are of different models: download both again"
+            )
         if lacking:
             example = f"such as {lacking[0]!r}"
             warnings.warn(f"{message} and become unknown tokens, {example}", stacklevel=3)
@@ -242,11 +247,13 @@ def _check_ids(tokenizers: Any, lists: tuple[str, str]) -> None:
 def _check_sizes(fields: dict, pieces: tuple[Pieces, Pieces]) -> None:
     if fields.get("vocab_size") != len(pieces[0].names):
         raise UserError(
-            f"config.json: vocab_size is {fields.get('vocab_size')!r:.60}, and the vocabulary of "
+            f"config.json: vocab_size is {fields.get('vocab_size')!r:.60}, but the vocabulary of "
             f"the source has {len(pieces[0].names)} rows"
         )
     if fields.get("share_encoder_decoder_embeddings", True) and pieces[0] != pieces[1]:
-        raise UserError("config.json shares embeddings between two vocabularies: it is damaged")
+        raise UserError(
+            "config.json is damaged: it shares embeddings between two different vocabularies"
+        )
 
 
 def _check_config(config: Config) -> None:
@@ -262,7 +269,9 @@ def write_marian(folder: Path, model: Run, card: str) -> None:
     config = model.config
     sides = [_their_pieces(tokenizer) for tokenizer in model.tokenizers]
     if config.model.tying == "all" and sides[0] != sides[1]:
-        raise UserError("model.tying all of two vocabularies: this run is damaged")
+        raise UserError(
+            "this run is damaged: it has model.tying all, but two different vocabularies"
+        )
     is_learned = config.model.positions == "learned"
     tokens = {
         "pad": sides[1].pad,
@@ -276,8 +285,8 @@ def write_marian(folder: Path, model: Run, card: str) -> None:
     generation = their_generation_config(config.decode, tokens, sides[1].order)
     if config.model.norm_epsilon != EPSILON:
         warnings.warn(
-            f"model.norm_epsilon {config.model.norm_epsilon} becomes {EPSILON}, which is what a "
-            "MarianMTModel has",
+            f"model.norm_epsilon {config.model.norm_epsilon} becomes {EPSILON}, the value of every "
+            "MarianMTModel",
             stacklevel=2,
         )
     arrays = write_params(ParameterMapping(config.model, *sides), model.params)

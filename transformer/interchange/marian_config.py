@@ -87,14 +87,14 @@ KINDS = {
         (*SIZES, "vocab_size", "decoder_vocab_size", "num_hidden_layers", "decoder_start_token_id",
          "pad_token_id", "num_beams", "max_length", "max_new_tokens", "min_length",
          "no_repeat_ngram_size"),
-        "a whole number",
+        "an integer",
     ),
     (int, float): (
         ("dropout", "attention_dropout", "activation_dropout", "length_penalty",
          "repetition_penalty"),
         "a number",
     ),
-    (int, list): (("eos_token_id", "forced_eos_token_id"), "a token's number"),
+    (int, list): (("eos_token_id", "forced_eos_token_id"), "the id of a token"),
     bool: (
         ("scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings",
          "renormalize_logits"),
@@ -124,15 +124,15 @@ def check_fields(fields: dict[str, Any], file: str) -> None:
     for name, value in fields.items():
         if name not in known and value is not None and value not in NEUTRAL.get(name, OFF):
             only = " or ".join(map(repr, NEUTRAL.get(name, ())))
-            only = f" (only {only})" if only else ""
-            raise UserError(f"{file}: {name} is {value!r:.60}, which this program cannot do{only}")
+            only = f" (supported: {only})" if only else ""
+            raise UserError(f"{file}: {name} is {value!r:.60}, which is not supported{only}")
 
 
 def check_config(fields: dict[str, Any]) -> None:
     """Raises UserError when config.json is not one that `model_config` can follow."""
     if (kind := fields.get("model_type")) != "marian":
         raise UserError(
-            f"config.json: model_type is {kind!r:.60}: only 'marian', a MarianMTModel of "
+            f"config.json: model_type is {kind!r:.60}, but only 'marian', a MarianMTModel of "
             "transformers, can be converted"
         )
     check_fields(fields, "config.json")
@@ -149,7 +149,7 @@ def check_config(fields: dict[str, Any]) -> None:
             )
     if (activation := fields["activation_function"]) not in ACTIVATIONS:
         raise UserError(
-            f"config.json: activation_function is {activation!r}: only {', '.join(ACTIVATIONS)}"
+            f"config.json: activation_function is {activation!r}, not {' or '.join(ACTIVATIONS)}"
         )
 
 
@@ -189,25 +189,27 @@ def decode_config(
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         if fields.get(name) not in (None, config.get(name), [config.get(name)]):
             raise UserError(
-                f"{file}: {name} is {fields[name]!r}, and config.json has {config.get(name)!r}"
+                f"{file}: {name} is {fields[name]!r}, but {config.get(name)!r} in config.json"
             )
     more = _value(fields, "max_new_tokens", 0)
     longest = more or _value(fields, "max_length", 20) - 1  # there the start token counts
     beam, penalty = _value(fields, "num_beams", 1), _value(fields, "repetition_penalty", 1.0)
     if beam == 1 and penalty != 1:
         raise UserError(
-            f"{file}: repetition_penalty is {penalty} and num_beams is 1: only in a beam is it a "
-            "factor on log-probabilities, as here"
+            f"{file}: repetition_penalty is {penalty} and num_beams is 1, which is not supported: "
+            "transformers multiplies log-probabilities by it only in beam search"
         )
     end = fields.get("forced_eos_token_id")
     if end not in (None, config.get("eos_token_id"), [config.get("eos_token_id")]):
-        raise UserError(f"{file}: forced_eos_token_id is {end!r}, which is not eos_token_id")
+        raise UserError(f"{file}: forced_eos_token_id is {end!r}, but must be eos_token_id")
     stop = _value(fields, "early_stopping", False)
     if stop not in STOPS:
-        raise UserError(f"{file}: early_stopping is {stop!r}: only false, true or 'never'")
+        raise UserError(f"{file}: early_stopping is {stop!r}, not false, true or 'never'")
     suppressed = _forbidden(file, [[t] for t in _value(fields, "suppress_tokens", [])], ours)
     if EOS in suppressed:
-        raise UserError(f"{file}: suppress_tokens holds eos_token_id: no translation would end")
+        raise UserError(
+            f"{file}: suppress_tokens contains eos_token_id, so no translation would end"
+        )
     bad = _forbidden(file, _value(fields, "bad_words_ids", []), ours) - {EOS}  # as transformers
     return DecodeConfig(
         beam_size=beam,
@@ -228,11 +230,11 @@ def decode_config(
 def _forbidden(file: str, words: list, ours: dict[int, int]) -> set[int]:
     """Our ids of the tokens that must not be chosen."""
     if not all(isinstance(tokens, list) and len(tokens) == 1 for tokens in words):
-        raise UserError(f"{file}: bad_words_ids holds words of several tokens: only single ones")
+        raise UserError(f"{file}: bad_words_ids has words of several tokens: only one is supported")
     found = [tokens[0] for tokens in words]
     for token in found:
         if type(token) is not int or token < 0 or token not in ours:
-            raise UserError(f"{file}: {token!r} is forbidden, and there is no such token")
+            raise UserError(f"{file}: {token!r} is a forbidden token, but is not in the vocabulary")
     return {ours[token] for token in found}
 
 
@@ -288,14 +290,17 @@ def refuse(model: ModelConfig, decode: DecodeConfig) -> None:
     if lost := not_held(decode, HELD_OF_SEARCH):
         warnings.warn(f"a MarianMTModel has no field for {', '.join(lost)}", stacklevel=4)
     if model.norm_epsilon > EPSILON:
-        raise UserError(f"model.norm_epsilon {model.norm_epsilon}: a MarianMTModel has {EPSILON}")
+        raise UserError(
+            f"model.norm_epsilon ({model.norm_epsilon}) must be at most {EPSILON}, the value of "
+            "every MarianMTModel"
+        )
     if decode.repetition_penalty != 1 and decode.beam_size == 1:
         raise UserError(
-            "decode.repetition_penalty in greedy search is another one in transformers: give "
-            "--decode.beam-size"
+            "decode.repetition_penalty in greedy search works differently in transformers: set "
+            "--decode.beam-size above 1"
         )
     if decode.normalisation != "length" and decode.alpha > 0:
         raise UserError(
-            "decode.normalisation gnmt does not exist in transformers: give "
-            "--decode.normalisation length, and the --decode.alpha that goes with it"
+            "decode.normalisation gnmt does not exist in transformers: set "
+            "--decode.normalisation length, and a --decode.alpha that suits it"
         )

@@ -211,7 +211,7 @@ def _check_arrays(mapping: ParameterMapping, weights: Weights, file: Path) -> No
     positions = [POSITIONS.format(stack) for stack in ("encoder", "decoder")]
     known = {*expected, BIAS, SHARED, SOURCE, TARGET, OUTPUT, *positions}
     if unknown := sorted(set(weights.shapes) - known):
-        raise UserError(f"{file} holds {unknown[0]}, which no MarianMTModel has")
+        raise UserError(f"{file} contains {unknown[0]}, which a MarianMTModel does not have")
     named = {name_in(mapping, weights, name): shape for name, shape in expected.items()}
     if BIAS in weights.shapes:
         named[BIAS] = (1, len(mapping.target.names))
@@ -229,7 +229,7 @@ def _check_aliases(mapping: ParameterMapping, weights: Weights, file: Path) -> N
         for name, other in zip(held[1:], arrays):
             if not np.array_equal(first, other, equal_nan=True):
                 raise UserError(
-                    f"{file}: {name} is not {held[0]}, and config.json shares them: set "
+                    f"{file}: {name} differs from {held[0]}, but config.json shares them: set "
                     "tie_word_embeddings or share_encoder_decoder_embeddings to false there"
                 )
 

@@ -29,7 +29,7 @@ def new_output(
     Raises UserError when `path` exists or cannot be written.
     """
     if path.exists():
-        raise UserError(f"{path} exists: choose a name that is not taken yet")
+        raise UserError(f"{path} exists already: choose another name")
     missing = [parent for parent in path.parents if not parent.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def load_translator(folder: Path, checkpoint: str = "best", config: Config | Non
     """`load_run` of a translator; raises UserError for another kind of model."""
     config = config or load_run_config(folder)
     if not (config.model.encoder_layers and config.model.decoder_layers):
-        raise UserError(f"{folder} is no translator: to-safetensors can hold it")
+        raise UserError(f"{folder} is not a translator: export it with to-safetensors")
     return load_run(folder, checkpoint, config)
 
 

@@ -69,12 +69,12 @@ class PickledWeights:
         else:
             tensors, self._places = _read_stream(self._file)
         if not isinstance(tensors, Mapping):
-            raise ValueError("it holds no tensors by name")
+            raise ValueError("it does not contain tensors by name")
         named = {str(name): value for name, value in tensors.items()}
         self._tensors = {n: value for n, value in named.items() if isinstance(value, Tensor)}
         if len(self._tensors) < len(named):
             other = min(set(named) - set(self._tensors))
-            raise ValueError(f"{other} is no tensor")
+            raise ValueError(f"{other} is not a tensor")
         end = path.stat().st_size
         for name, tensor in self._tensors.items():
             self._check(name, tensor, end)
@@ -84,11 +84,11 @@ class PickledWeights:
         numbers = (tensor.offset, *tensor.shape)
         are_sizes = all(type(number) is int and 0 <= number < 2**40 for number in numbers)
         if not are_sizes or len(tensor.shape) > 8:
-            raise ValueError(f"{name} has no shape that a tensor could have")
+            raise ValueError(f"the shape of {name} is not valid")
         dtype, place = DTYPES[tensor.storage.kind], self._places.get(tensor.storage.key)
         needed = dtype.itemsize * (tensor.offset + int(np.prod(tensor.shape, dtype=object)))
         if place is None or needed > place[1] or place[0] + place[1] > end:
-            raise ValueError(f"the numbers of {name} are not all there")
+            raise ValueError(f"the data of {name} are incomplete")
 
     def read(self, name: str) -> np.ndarray:
         """One tensor; bfloat16 as float32."""
@@ -124,20 +124,22 @@ def _check_operations(data: bytes) -> int:
             taken = _since_mark(depths) if name == "TUPLE" else _taken(depths, TAKING[name])
             depths.append(1 + max(taken, default=0))
             if depths[-1] > DEEPEST:
-                raise pickle.UnpicklingError("it nests too deeply")
+                raise pickle.UnpicklingError("it is nested too deeply")
         elif name in ("SETITEMS", "APPENDS"):
             _since_mark(depths)
         elif name in ("SETITEM", "APPEND", "BUILD"):
             _taken(depths, 2 if name == "SETITEM" else 1)
         elif name != "PROTO":
-            raise pickle.UnpicklingError(f"it holds the operation {name}, which no tensors need")
+            raise pickle.UnpicklingError(
+                f"it contains the operation {name}, which tensors do not need"
+            )
     raise EOFError("it ends too early")
 
 
 def _taken(depths: list, count: int) -> list[int]:
     taken = depths[len(depths) - count :]
     if len(taken) < count or None in taken:
-        raise pickle.UnpicklingError("its operations do not fit together")
+        raise pickle.UnpicklingError("its operations are inconsistent")
     del depths[len(depths) - count :]
     return taken
 
@@ -158,9 +160,9 @@ class _RebuildTensor:
         row_by_row = np.cumprod([1, *reversed(size)], dtype=object)[:-1][::-1].tolist()
         steps = zip(size, stride, row_by_row)
         if not all(length < 2 or step == expected for length, step, expected in steps):
-            raise pickle.UnpicklingError("it holds a tensor that is not stored row by row")
+            raise pickle.UnpicklingError("it contains a tensor that is not stored row by row")
         if not isinstance(storage, Storage):
-            raise pickle.UnpicklingError("it holds something else than tensors")
+            raise pickle.UnpicklingError("it contains other objects than tensors")
         return Tensor(storage, offset, tuple(size))
 
 
@@ -197,12 +199,12 @@ class _Unpickler(pickle.Unpickler):
             return REBUILD[name]
         if module in ("torch", "torch.storage") and name in DTYPES:
             return name
-        raise pickle.UnpicklingError(f"it wants to use {module}.{name}, which is no tensor")
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}, which is not part of a tensor")
 
     def persistent_load(self, described: tuple) -> Storage:
         tag, kind, key, _, _, *_ = described
         if tag != "storage" or kind not in DTYPES:
-            raise pickle.UnpicklingError("it holds something else than tensors")
+            raise pickle.UnpicklingError("it contains other objects than tensors")
         return self.storages.setdefault(str(key), Storage(kind, str(key)))
 
 
@@ -211,7 +213,7 @@ def _read_archive(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
     archive, places = zipfile.ZipFile(file), {}
     described = [info for info in archive.infolist() if info.filename.endswith("/data.pkl")]
     if len(described) != 1 or described[0].file_size > LARGEST_PICKLE:
-        raise ValueError("it holds no tensors")
+        raise ValueError("it does not contain tensors")
     if described[0].compress_type != zipfile.ZIP_STORED:
         raise ValueError("it is compressed, which torch never does")
     folder = described[0].filename.removesuffix("data.pkl") + "data/"
@@ -237,13 +239,13 @@ def _read_stream(file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
     behind its number of elements."""
     (magic, _), *_, (tensors, storages), (keys, _) = (_next_pickle(file) for _ in range(5))
     if magic != MAGIC or not isinstance(keys, list):
-        raise ValueError("it is no file of torch's")
+        raise ValueError("it is not a file of torch")
     places = {}
     for key in keys:
         size = DTYPES[storages[key].kind].itemsize
         (count,) = struct.unpack("<q", file.read(8))
         places[key] = file.tell(), count * size
         if count < 0:
-            raise ValueError("a storage has no size")
+            raise ValueError("the size of a storage is negative")
         file.seek(count * size, io.SEEK_CUR)
     return tensors, places

@@ -33,8 +33,8 @@ def check_held(model: ModelConfig, held: Mapping[str, Collection | None], holder
         if values is not ANY and value not in values:
             only = " or ".join(map(str, values))
             raise UserError(
-                f"model.{field.name} {value}: {holder} cannot hold it (only {only}); "
-                "to-safetensors can"
+                f"model.{field.name} ({value}) must be {only} in {holder}: use to-safetensors "
+                "instead"
             )
 
 

@@ -38,7 +38,9 @@ class SafetensorsWeights:
             for name in file.keys():  # noqa: SIM118 - it is no mapping
                 described = file.get_slice(name)
                 if described.get_dtype() not in ("F64", "F32", "F16", "BF16"):
-                    raise ValueError(f"{name} is of type {described.get_dtype()}")
+                    raise ValueError(
+                        f"{name} is of type {described.get_dtype()}, which is not supported"
+                    )
                 self.shapes[name] = tuple(described.get_shape())
 
     def read(self, name: str) -> np.ndarray:
@@ -87,21 +89,21 @@ def check_shapes(found: Shapes, expected: Shapes, where: Path) -> None:
     """Raises UserError naming the first array that is missing, or has another shape."""
     for name, shape in expected.items():
         if name not in found:
-            raise UserError(f"{where} lacks {name}, which its config asks for")
+            raise UserError(f"{where} lacks {name}, which its config requires")
         if found[name] != shape:
             raise UserError(
-                f"{where}: {name} has the shape {found[name]}, and {shape} is what its config says"
+                f"{where}: {name} has the shape {found[name]}, but its config requires {shape}"
             )
 
 
 def as_float32(array: np.ndarray, name: str, where: Path) -> np.ndarray:
     """An array in float32. Raises UserError when it is not of finite floating-point numbers."""
     if array.dtype.kind != "f":
-        raise UserError(f"{where}: {name} holds {array.dtype}, not floating-point numbers")
+        raise UserError(f"{where}: {name} contains {array.dtype}, not floating-point numbers")
     with np.errstate(over="ignore"):
         array = array.astype(np.float32, copy=False)
     if not np.isfinite(array).all():
-        raise UserError(f"{where}: {name} holds NaN or an infinite number")
+        raise UserError(f"{where}: {name} contains NaN or an infinite number")
     return array
 
 
@@ -126,7 +128,7 @@ def load_weights(path: Path, model: ModelConfig) -> Params:
     check_shapes(weights.shapes, expected, path)
     for name in weights.shapes:
         if name not in expected:
-            raise UserError(f"{path} holds {name}, which the model of its config lacks")
+            raise UserError(f"{path} contains {name}, which the model of its config does not have")
     read = {name: jnp.array(as_float32(weights.read(name), name, path)) for name in expected}
     return from_names(model, read)
 
@@ -136,7 +138,7 @@ def checked(path: Path, most: int = LARGEST_TEXT) -> Path:
     if not path.is_file():
         raise UserError(f"{path.parent} lacks {path.name}")
     if path.stat().st_size > most:
-        raise UserError(f"{path} is larger than {most // 2**20:,} MB, which it should not be")
+        raise UserError(f"{path} has more than {most // 2**20:,} MB, too much for such a file")
     return path
 
 
@@ -147,5 +149,5 @@ def read_json(path: Path) -> dict:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     if not isinstance(value, dict):
-        raise UserError(f"cannot read {path}: it is no JSON object")
+        raise UserError(f"cannot read {path}: it is not a JSON object")
     return value

@@ -30,7 +30,9 @@ def configure_devices(device: str) -> None:
         found = jax.default_backend()
     except (RuntimeError, AssertionError) as error:
         reason = one_line(error) or f"it is set to use {jax.config.values['jax_platforms']}"
-        raise UserError(f"JAX finds no device ({reason}): look at JAX_PLATFORMS") from error
+        raise UserError(
+            f"JAX finds no device ({reason}): check the environment variable JAX_PLATFORMS"
+        ) from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
         raise UserError(

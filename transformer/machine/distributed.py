@@ -35,7 +35,7 @@ START_FACTOR = 5
 """At the start the others are waited for this many times longer than later."""
 TIME_TO_READ = 5
 """Seconds for which a process that fails waits until the others have read why."""
-RESTART = "start the same command again in all processes to go on from the last checkpoint"
+RESTART = "start the same command again in all processes to resume from the last checkpoint"
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax", "orbax-checkpoint", "sentencepiece")
 """Their versions must be the same in all processes."""
 MOST_NAMED = 8
@@ -85,9 +85,9 @@ def distributed_session(patience: int, stall: int) -> Iterator[None]:
     seconds = START_FACTOR * patience
     end_on_abort(
         lambda: (
-            f"--distributed: not all of the {count()} processes came to "
+            f"--distributed: not all of the {count()} processes reached "
             f"{process.coordinator_address} within {seconds} s: start the same command in each, "
-            "and see that the first can be reached"
+            "and check that the first process can be reached"
         )
     )
     jax.config.update("jax_enable_preemption_service", False)  # train.py handles SIGTERM itself
@@ -219,8 +219,8 @@ class Watch:
             return None
         return (
             f"{_shortened([*map(str, lost)])} of {count()} {'has' if len(lost) == 1 else 'have'} "
-            f"not been heard of for {self.patience} s (--partner-timeout), last at "
-            f"{self.latest[lost[0]].progress}: see what became of it, then {RESTART}"
+            f"sent no heartbeat for {self.patience} s (--partner-timeout), last at "
+            f"{self.latest[lost[0]].progress}: check why, then {RESTART}"
         )
 
     def _stalled(self) -> str | None:
@@ -233,7 +233,7 @@ class Watch:
         all_progress = "; ".join(f"{_shortened(some)} at {name}" for name, some in at.items())
         return (
             f"no process has made progress for {self.stall} s (--stall-timeout): {all_progress}; "
-            f"see what the one that is behind waits for (a disk, a device), then {RESTART}"
+            f"check what the slowest process waits for (a disk, a device), then {RESTART}"
         )
 
     def explain_abort(self) -> str | None:
@@ -243,8 +243,8 @@ class Watch:
             socket.create_connection((host.strip("[]"), int(port)), timeout=SECOND).close()
         except OSError:
             return (
-                f"the first process, 0 of {count()}, at {process.coordinator_address}, is gone, "
-                f"last at {self.latest[0].progress}: see what became of it, then {RESTART}"
+                f"the first process, 0 of {count()}, at {process.coordinator_address}, has ended, "
+                f"last at {self.latest[0].progress}: check why, then {RESTART}"
             )
         return None
 
@@ -255,7 +255,7 @@ class Watch:
         that first.
         """
         if _is_of_xla(error) and not is_out_of_memory(error):
-            print(f"({one_line(error)[:300]}: is another process gone?)", file=sys.stderr)
+            print(f"({one_line(error)[:300]}: has another process ended?)", file=sys.stderr)
             time.sleep(self.patience + 2 * SECOND)
         self.stop()
         with contextlib.suppress(RuntimeError):
@@ -339,6 +339,6 @@ def assert_equal(what: str, facts: Mapping[str, object]) -> None:
         if ours.get(name) != theirs.get(name):
             raise UserError(
                 f"{what}: {name} is {ours.get(name)} in this process, {theirs.get(name)} in the "
-                "first: what trains together must be the same"
+                "first: it must be the same in all processes"
             )
     barrier(f"the comparison of {what}")

@@ -85,11 +85,11 @@ def mesh_of(name: str) -> tuple[Target, Mesh]:
     kind, _, topology = name.partition(":")
     target = TARGETS.get(kind)
     if target is None:
-        raise UserError(f"no target {kind!r}; there are: {', '.join(TARGETS)}")
+        raise UserError(f"unknown target {kind!r}; choose from {', '.join(TARGETS)}")
     topology = topology or target.topology
     known = r"[1-9]\d{0,3}" if target.platform == "cuda" else r"[1-9]\d?(x[1-9]\d?)+"
     if not re.fullmatch(known, topology):
-        raise UserError(f"{name}: a topology is {target.topology!r}, for example")
+        raise UserError(f"target {name} needs a topology such as {target.topology!r}")
     find = _gpus if target.platform == "cuda" else _tpus
     try:
         described = find(target, topology)

@@ -59,8 +59,8 @@ def open_checkpoints(folder: Path, options: ocp.CheckpointManagerOptions) -> ocp
         raise
     except Exception as error:  # whatever Orbax meets in a damaged file
         raise UserError(
-            f"a checkpoint in {folder} is damaged ({first_line(error)}): move one after the other "
-            "away, until the rest can be read"
+            f"a checkpoint in {folder} is damaged ({first_line(error)}): move checkpoints away, "
+            "one at a time, until the others can be read"
         ) from error
 
 
@@ -115,7 +115,7 @@ def read(
     folder = Path(manager.directory)
     has_digests = (folder / str(step) / "digests").exists()
     if not has_digests and any(earlier <= step for earlier in steps_with_digests(folder)):
-        raise DamageError(step, "its digests are gone")
+        raise DamageError(step, "its digests are missing")
     targets = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), dict(shapes))
     restore: dict[str, Any]
     restore = {name: ocp.args.StandardRestore(target) for name, target in targets.items()}
@@ -132,11 +132,11 @@ def read(
     except Exception as error:  # whatever Orbax meets in a damaged file
         raise DamageError(step, first_line(error)) from error
     if different:
-        raise DamageError(step, f"{different} is not what was saved")
+        raise DamageError(step, f"{different} has changed since it was saved")
     if not has_digests:
         warnings.warn(
-            f"the checkpoints of {folder.parent} were saved before digests were "
-            "kept: nobody can tell whether their numbers are still those",
+            f"the checkpoints of {folder.parent} are of an early version and have no digests: "
+            "damage to their numbers cannot be detected",
             stacklevel=1,  # the same place for all, so that it is printed once
         )
     return items, progress
@@ -150,7 +150,7 @@ def steps_with_digests(folder: Path) -> list[int]:
 
 def _check_shape(found: np.ndarray, expected: np.ndarray) -> None:
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
-        raise ValueError(f"{found.dtype}{found.shape} in place of {expected.dtype}{expected.shape}")
+        raise ValueError(f"{found.dtype}{found.shape} instead of {expected.dtype}{expected.shape}")
 
 
 def digests(items: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _check_description(path: Path) -> None:
     try:
         described = json.loads(path.read_text())
         if not isinstance(described, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         scores = described.values() if path.name == "metrics" else [0.0]
         if not scores or not all(type(one) is float and math.isfinite(one) for one in scores):
             raise ValueError("a score is not a number")

@@ -105,17 +105,17 @@ class Checkpoints:
         held = state.params, state.opt_state, state.average
         if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(held)):
             raise UserError(
-                f"after update {step} there are parameters that are not finite, though no update "
-                "has made them so, and nothing was saved: see whether the machine's memory is "
-                "sound; the same command goes on from the last checkpoint"
+                f"after update {step} some parameters are NaN or infinite, although no update was "
+                "non-finite, and nothing was saved: check the machine's memory; the same command "
+                "resumes from the last checkpoint"
             )
         progress = replace(progress, settings=self.settings)
         with self._explained():
             saved = _save(self.manager, step, _items(state), progress)
         if not saved and step not in self.manager.all_steps():
             raise UserError(
-                f"{self.folder} has a checkpoint beyond step {step}, so this one was not saved: "
-                "move it away and start again"
+                f"{self.folder} has a checkpoint after update {step}, so this one was not saved: "
+                "move the later one away and start again"
             )
 
     def close(self) -> None:
@@ -130,8 +130,8 @@ class Checkpoints:
             yield
         except (OSError, ValueError) as error:
             raise UserError(
-                f"cannot save to {self.folder} ({first_line(error)}): make room there, or let it "
-                "be written to; then give the same command to go on from the last checkpoint"
+                f"cannot save to {self.folder} ({first_line(error)}): check free space and "
+                "permissions; the same command then resumes from the last checkpoint"
             ) from error
 
 
@@ -187,7 +187,7 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
     reasons = "; ".join(map(str, errors))
     raise UserError(
         f"no checkpoint of {folder / 'checkpoints'} can be read ({reasons}): move the folder away "
-        "to start anew"
+        "to train from the beginning"
     )
 
 
@@ -229,7 +229,7 @@ def load_params(folder: Path, config: Config, checkpoint: str) -> tuple[Params, 
     if failure:
         raise failure
     for error in damaged:
-        warn(f"{folder}: {error}: left out", stacklevel=2)
+        warn(f"{folder}: {error}: it is not used", stacklevel=2)
     return params, label
 
 

@@ -47,14 +47,14 @@ def load_run_config(folder: Path) -> Config:
         runs = sorted(str(p.parent) for p in folder.parent.glob("*/config.json"))
         raise UserError(
             f"{folder} is not a run (it has no config.json); "
-            f"{'runs beside it: ' + ', '.join(runs) if runs else 'train.py makes runs'}"
+            f"{'runs in the same place: ' + ', '.join(runs) if runs else 'train.py creates runs'}"
         )
     try:
         text = path.read_text(encoding="utf-8")
         if "model_type" in json.loads(text):
             raise UserError(
-                f"{folder} is a folder of transformers: python convert.py from-marian {folder} RUN "
-                "makes a run of a MarianMTModel"
+                f"{folder} is a model of Hugging Face's transformers: convert a MarianMTModel to a "
+                f"run with python convert.py from-marian {folder} RUN"
             )
         return from_json(text)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -89,7 +89,9 @@ def create_run(folder: Path, config: Config) -> None:
         write_text(folder / "config.json", to_json(config))
         sync(folder.parent)
     except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}; choose --run") from error
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror}; choose another folder with --run"
+        ) from error
 
 
 @contextmanager
@@ -106,7 +108,9 @@ def held(folder: Path) -> Iterator[None]:
         lock = (folder / "lock").open("a")
     except OSError as error:
         where = error.filename or folder
-        raise UserError(f"cannot write to {where}: {error.strerror}; choose --run") from error
+        raise UserError(
+            f"cannot write to {where}: {error.strerror}; choose another folder with --run"
+        ) from error
     with lock:
         try:
             is_ours = not is_locked(lock.fileno()) and os.path.samestat(
@@ -116,7 +120,8 @@ def held(folder: Path) -> Iterator[None]:
             is_ours = False  # removed meanwhile by the process that had locked it
         if not is_ours:
             raise UserError(
-                f"another train.py is at work in {folder}: wait for it, or choose --run"
+                f"another train.py is running in {folder}: wait for its end, or choose another "
+                "folder with --run"
             )
         try:
             yield
@@ -131,8 +136,8 @@ def check_still_there(folder: Path) -> None:
     """Raises UserError when the run has been deleted during training: Orbax would make it again."""
     if not (folder / "config.json").exists():
         raise UserError(
-            f"{folder} has been deleted while train.py was at work in it: give the same command to "
-            "begin anew"
+            f"{folder} was deleted during training: run the same command to train from the "
+            "beginning"
         )
 
 
@@ -155,8 +160,8 @@ def check_settings(folder: Path, step: int, kept: Mapping[str, object]) -> None:
         before, now = (settings.get(name, default.get(name)) for settings in (kept, there))
         if before != now:
             raise UserError(
-                f"{path} is not what checkpoint {step} was saved with: {name} was {before!r} and "
-                f"is {now!r} there: put it back"
+                f"{path} has changed since checkpoint {step} was saved: set {name} back from "
+                f"{now!r} to {before!r}"
             )
 
 
@@ -210,10 +215,10 @@ def take_up_run(folder: Path, config: Config, done: int, same_files: Set[str]) -
         reason = f"the learning rate has been falling since update {falling:,}"
         earlier = [step for step in checkpoint_steps(folder) if step < falling]
         if earlier:
-            reason += f" (not so if the checkpoints after {earlier[-1]:,} are moved away)"
+            reason += f" (to undo this, move the checkpoints after {earlier[-1]:,} away)"
         _refuse(folder, {name: differences[name] for name in sorted(schedule)}, reason)
     others = sorted((FILES - same_files) & differences.keys())
-    _refuse(folder, {name: differences[name] for name in others}, "the files do not hold the same")
+    _refuse(folder, {name: differences[name] for name in others}, "the files have other contents")
     if differences:
         write_text(folder / "config.json", to_json(config))
     return ", ".join(f"{name} {old!r} to {new!r}" for name, (old, new) in differences.items())
@@ -224,13 +229,14 @@ def _refuse(folder: Path, differences: Mapping[str, tuple[object, object]], why:
     if not differences:
         return
     shown = "; ".join(
-        f"{name} is {there!r} there, {here!r} here" for name, (there, here) in differences.items()
+        f"{name} is {there!r} in the run, {here!r} in this command"
+        for name, (there, here) in differences.items()
     )
     flags = [setting_flag(name, there) for name, (there, _) in differences.items()]
     own = " ".join(flags) if all(flags) and len(flags) <= FLAGS_SHOWN else "its own settings"
-    weights = f", there with its weights by --from {folder}" if why else ""
+    weights = f" (add --from {folder} to start from its weights)" if why else ""
     raise UserError(
-        f"{folder} holds a run with other settings ({shown}){why and f', and {why}'}: "
+        f"{folder} is a run with other settings ({shown}){why and f', and {why}'}: "
         f"resume it with {own}, or choose another folder with --run{weights}"
     )
 

@@ -66,8 +66,8 @@ class WeightsAndBiases:
             )
         except wandb.errors.Error as error:
             raise UserError(
-                f"--wandb {project}: {str(error).rstrip('.')}; wandb login lets it in, and with "
-                "WANDB_MODE=offline it keeps all in the run folder"
+                f"--wandb {project}: {str(error).rstrip('.')}; log in with wandb login, or set "
+                "WANDB_MODE=offline to keep the metrics in the run folder"
             ) from error
         self.run.define_metric("*", step_metric="step")
 

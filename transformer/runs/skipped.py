@@ -41,7 +41,7 @@ def load_skipped(folder: Path, config: Config, step: int) -> tuple[TrainState, B
     kept = sorted(path.parent.name for path in folder.glob("skipped/*/batch.npz"))
     if str(step) not in kept:
         raise UserError(
-            f"{place} is no update that was kept; there are: {', '.join(kept) or 'none'}"
+            f"--replay: there is no skipped update {place}; kept are: {', '.join(kept) or 'none'}"
         )
     state, _ = restore(place, config)
     with naming(place / "batch.npz"), np.load(place / "batch.npz") as ids:

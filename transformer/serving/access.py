@@ -75,7 +75,9 @@ class Hosts:
         host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
         app = self.app
         if host is not None and not self.allows(host):
-            app = refused(400, f"this server does not answer for the host {host!r}: see --hosts")
+            app = refused(
+                400, f"this server does not answer for the host {host!r}: allow it with --hosts"
+            )
         await app(scope, receive, send)
 
     def allows(self, header: str) -> bool:
@@ -97,7 +99,7 @@ class Origins(CORSMiddleware):
         response = super().preflight_response(request_headers)
         if response.status_code < 400:
             return response
-        return refused(response.status_code, f"{response.body.decode()}: name it with --origins")
+        return refused(response.status_code, f"{response.body.decode()}: allow it with --origins")
 
 
 class Connection(H11Protocol):

@@ -36,7 +36,7 @@ class RequestBatcher:
         """The answer to each text. Raises RefusedError if the queue has no capacity for all."""
         self._drop_cancelled()
         if len(self.queue) + len(texts) > self.capacity:
-            raise RefusedError(503, "too many texts are queued: ask again in a second")
+            raise RefusedError(503, "too many texts are in the queue: try again in a second")
         loop = asyncio.get_running_loop()
         queued = [_Queued(key, text, loop.create_future()) for text in texts]
         self.queue += queued

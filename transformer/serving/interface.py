@@ -71,7 +71,7 @@ def make_application(
             UserError: lambda _, error: refused(400, str(error)),
             ClientDisconnect: lambda *_: refused(400, "the client has disconnected"),
             HTTPException: lambda _, error: refused(error.status_code, error.detail, error.headers),
-            Exception: lambda *_: refused(500, "this failed: the log of the server says why"),
+            Exception: lambda *_: refused(500, "internal error: see the log of the server"),
         },
     )
 
@@ -140,7 +140,7 @@ class Interface:
             source = detected["language"]
         service, tag = self.languages.find(source, target)
         if fields.get("format") not in (None, "", "text"):
-            raise UserError("'format' must be text: markup would be translated like words")
+            raise UserError("'format' must be 'text', since markup would be translated like words")
         wanted = 1 + _alternatives(fields.get("alternatives"))
         options = service.options({"nbest": min(wanted, service.config.decode.beam_size)})
         texts = [[Line.of(*line) for line in split_lines(text)] for text in self._texts(q)]
@@ -169,7 +169,7 @@ class Interface:
         """A text or a list of texts as a list. Raises an error if it is neither, or too long."""
         texts = value if isinstance(value, list) else [value]
         if not texts or not all(isinstance(text, str) for text in texts):
-            raise UserError("'q' or 'text' must be a text; 'q' may be a list of texts")
+            raise UserError("'q' or 'text' must be a string; 'q' may be a list of strings")
         _check_limit(sum(map(len, texts)), self.limits.characters, "characters")
         return texts
 
@@ -226,5 +226,5 @@ def _alternatives(value: Any) -> int:
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UserError("'alternatives' must be a whole number, 0 or more")
+        raise UserError("'alternatives' must be an integer, 0 or more")
     return value

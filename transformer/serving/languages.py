@@ -64,7 +64,7 @@ class Languages:
         found = self.detect(text, target)
         likeliest = [code for code, value in found.items() if value == max(found.values())]
         if len(likeliest) > 1:
-            raise UserError(f"'source' cannot be detected: name it, {' or '.join(found)}")
+            raise UserError(f"'source' cannot be detected: set it to {' or '.join(found)}")
         return {"language": likeliest[0], "confidence": found[likeliest[0]]} if found else None
 
 

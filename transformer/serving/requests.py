@@ -30,15 +30,15 @@ class Limits:
     """Limits of requests, queue and connections; an error names the one that is exceeded."""
 
     characters: Positive = 5000
-    """Longest text of a request, all of its lines together."""
+    """Most characters in a request, in all of its lines together."""
     lines: Positive = 100
-    """Most lines of a request, or texts of a list."""
+    """Most lines in a request, or texts in its list."""
     waiting: Positive = 1000
-    """Length of the queue, in lines of all requests."""
+    """Most lines in the queue, of all requests together."""
     connections: Positive = 500
     """Most connections at the same time."""
     seconds: Annotated[float, Limit(0, above=True)] = 10.0
-    """Time in which the head of a request must arrive, and then its body."""
+    """Seconds within which the head of a request must arrive, and then its body."""
 
     @property
     def bytes(self) -> int:
@@ -89,5 +89,5 @@ def _multipart(content_type: str, body: bytes) -> Iterable[tuple[str, str]]:
         name = part.get_param("name", header="content-disposition")
         content = part.get_payload(decode=True)
         if not isinstance(name, str) or content is None:
-            raise UserError("a part of the request has no name, or has parts itself")
+            raise UserError("a part of the request has no name, or consists of parts")
         yield name, content.decode()

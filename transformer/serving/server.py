@@ -43,23 +43,24 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """Serve runs of any kind: a page to try them, and LibreTranslate's JSON interface."""
+    """Serve runs of any kind: a web page to try them, and LibreTranslate's JSON interface."""
 
     runs: tyro.conf.Positional[tuple[str, ...]]
-    """Run folders, or RUN:CHECKPOINT. Of several translators of the same languages the first one
-    answers LibreTranslate's clients."""
+    """Runs to serve, each RUN or RUN:CHECKPOINT; of several translators between the same languages,
+    the first answers LibreTranslate's clients."""
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 lets other machines connect, without authentication."""
     port: Annotated[int, Limit(0, below=65_536)] = 5000
-    """The port; 0: a free one."""
+    """The port to listen on; 0: any free port."""
     hosts: tuple[str, ...] = ()
-    """Names of this server besides those of this machine, such as translate.example.org, if it
-    stands behind a proxy; * for any. With these, requests for other names are refused."""
+    """Host names that requests may use besides those of this machine, such as translate.example.org
+    behind a proxy; * for any; if given, requests for other names are refused."""
     origins: tuple[str, ...] = ()
-    """Pages elsewhere that may send requests (CORS), such as https://example.org; * for all."""
+    """Origins of web pages that may send requests (CORS), such as https://example.org; * for all.
+    """
     warm_up: bool = True
-    """Compile what requests need before they come: a short text before the server starts, the rest
-    while it runs, the shortest first."""
+    """Compile in advance: for a short text before the server starts, for longer texts while it
+    runs, the shortest first."""
     limits: Annotated[Limits, tyro.conf.arg(name="")] = field(default_factory=Limits)
     """Limits of requests, queue and connections."""
 
@@ -69,9 +70,11 @@ def main(words: list[str]) -> None:
     command = parse_script(ServerCommand, words, PROGRAM)
     check_limits(command.limits)
     if command.limits.waiting < command.limits.lines:
-        raise UserError("--waiting must be at least --lines: the largest request must fit")
+        raise UserError(
+            "--waiting must be at least --lines, so that the largest request fits in the queue"
+        )
     if not command.runs:
-        raise UserError(f"name a run: {PROGRAM} runs/quickstart")
+        raise UserError(f"no run is given: name one, such as {PROGRAM} runs/quickstart")
 
     # Slow imports come after the command line has been understood.
     try:
@@ -80,7 +83,7 @@ def main(words: list[str]) -> None:
         from transformer.serving.access import access, check_access
         from transformer.serving.interface import BATCH_SIZES, make_application
     except ModuleNotFoundError as error:
-        raise UserError(f"{error.name} is missing: pip install -e '.[server]'") from error
+        raise UserError(f"the server needs {error.name}: pip install -e '.[server]'") from error
     check_access(command.hosts, command.origins)
     from transformer.machine import devices
     from transformer.serving.service import load_service
@@ -120,7 +123,7 @@ def compile_all(services: Sequence[Any], sizes: Sequence[int]) -> None:
                 f"({time.monotonic() - start:.0f} s)"
             )
     except Exception as error:  # the rest is compiled when it is needed
-        progress = f"compiled {done} of {len(programs)} programs"
+        progress = f"compiling in advance ended after {done} of {len(programs)} programs"
         warnings.warn(f"{progress}: {one_line(error)}", stacklevel=2)
 
 
@@ -157,7 +160,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
             f"cannot listen on {host}, port {port} ({reason}): choose others with --host and "
-            "--port (0: a free one)"
+            "--port (0: any free port)"
         ) from error
 
 

@@ -119,7 +119,7 @@ class ModelService:
         for line in lines:
             own, _ = self.tokenizers.source.split_tag(line)
             if required and own and own != required:
-                raise UserError(f"'target' asks for {required}, and a text begins with {own}")
+                raise UserError(f"'target' asks for {required}, but a text begins with {own}")
             tag = own or tag
             found.append(line if own or not line.strip() else tag + line)
         return found
@@ -148,7 +148,7 @@ class ModelService:
         defaults, names = OPTIONS[self.kind]
         for name in values:
             if name not in names:
-                raise UserError(f"{name!r} cannot be set: {', '.join(names)} can")
+                raise UserError(f"unknown option {name!r}: choose from {', '.join(names)}")
         options = replace(defaults, **values)
         check_limits(options)
         for name, highest in (HIGHEST | {"nbest": self.config.decode.beam_size}).items():
@@ -172,7 +172,9 @@ class ModelService:
             tokens = len(tokenizer.encode([text])[0])
         if tokens > self.longest:
             unit = "sentence" if self.kind == "translator" else "text"
-            raise UserError(f"a {unit} of {tokens:,} tokens is too long: {self.longest:,} are read")
+            raise UserError(
+                f"a {unit} of {tokens:,} tokens is too long: at most {self.longest:,} are allowed"
+            )
 
     def answer(self, texts: Sequence[str], options: Options) -> list[dict[str, Any]]:
         """The answer to each text."""

@@ -92,7 +92,7 @@ def _memory(programs: Sequence[Program], free: int | None, target: Target | None
     held, peak = "", peak_memory()
     if target is None and peak and jax.default_backend() == "cpu":
         total = peak + largest.arguments
-        held = f", {total / 1e9:.2f} GB in all with the program and its compiling"
+        held = f", {total / 1e9:.2f} GB in all with the program and its compilation"
     verdict = ""
     if free is not None:
         whose = "are free" if target is None else "on each"
@@ -112,9 +112,9 @@ def _time(
     if target is not None:
         how = "at least, by the device's specifications; an H100 took 1.3 to 1.5 times as long"
     return (
-        f"time     {compiling:.0f} s of compiling; {steps:,} updates in "
+        f"time     {compiling:.0f} s for compilation; {steps:,} updates in "
         f"{_duration(steps * epoch / updates)}, an epoch of {updates:,} in {_duration(epoch)} "
-        f"({how}); validations come on top"
+        f"({how}); validations take extra time"
     )
 
 

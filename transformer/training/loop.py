@@ -30,7 +30,7 @@ def stop_on_signals() -> Callable[[], bool]:
     def remember(number, frame):
         received.append(number)
         signal.signal(number, signal.default_int_handler)
-        print("\nstopping after this update, which is saved; once more to quit at once")
+        print("\nstopping after this update, which is saved; interrupt again to quit at once")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, remember)

@@ -167,8 +167,8 @@ class Updates:
             left = free()
             if left is not None and program.additional > USABLE * left:
                 raise UserError(
-                    f"an update takes {program.additional / 1e9:.2f} GB beside the state, and a "
-                    f"device has {left / 1e9:.2f} left: lower data.batch_tokens, raise "
+                    f"an update takes {program.additional / 1e9:.2f} GB beside the state, but a "
+                    f"device has {left / 1e9:.2f} GB left: lower data.batch_tokens, raise "
                     "train.micro_batches, or set model.recompute or, on several devices, "
                     "train.shard_state"
                 )

@@ -91,9 +91,9 @@ class Reporter:
         """Raises UserError if the loss is not finite."""
         if not math.isfinite(loss):
             raise UserError(
-                f"the {name} of update {step} is {loss}: lower optimizer.scale, lengthen "
+                f"the {name} of update {step} is {loss}: lower optimizer.scale, raise "
                 "optimizer.warmup_steps or set optimizer.clip_norm; "
-                "no checkpoint holds these weights"
+                "no checkpoint has these weights"
             )
 
     def _report(self, step: int) -> None:
@@ -133,8 +133,9 @@ class Reporter:
         before, self.warning = self.warning, None
         if nll > self.guessing * (1 if step > self.warmed_up else WORST_NEW_MODEL):
             self.warning = (
-                f"warning: training has diverged: {nll:.3g} nats/{self.unit}, where guessing has "
-                f"{self.guessing:.1f}; lower optimizer.scale, lengthen optimizer.warmup_steps or "
+                f"warning: training has diverged: {nll:.3g} nats/{self.unit}, more than the "
+                f"{self.guessing:.1f} of guessing; lower optimizer.scale, raise "
+                "optimizer.warmup_steps or "
                 "set optimizer.clip_norm"
             )
             if not before:

@@ -120,11 +120,14 @@ def result_with_details(
 def check_sentences(tokenizers: Tokenizers, sentences: Sequence[str]) -> None:
     """Raises UserError for sentences whose maps would be too large for a browser."""
     if len(sentences) > MOST_SENTENCES:
-        raise UserError(f"--sentences: {len(sentences)} are too many, {MOST_SENTENCES} at most")
+        raise UserError(
+            f"--sentences: {len(sentences)} are given, but at most {MOST_SENTENCES} are allowed"
+        )
     for text, ids in zip(sentences, tokenizers.source.encode(list(sentences))):
         if not 0 < len(ids) <= LONGEST_SENTENCE:
             raise UserError(
-                f"--sentences: {text[:40]!r} has {len(ids):,} tokens: 1 to {LONGEST_SENTENCE} fit"
+                f"--sentences: {text[:40]!r} has {len(ids):,} tokens, but must have 1 to "
+                f"{LONGEST_SENTENCE}"
             )
 
 

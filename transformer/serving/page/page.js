@@ -123,7 +123,7 @@ function predictions(found) {
 }
 
 function drawBlanks([answer]) {
-  if (!answer.blanks.length) return [element("p", "wrong", "The text has no blank: write two underscores, __.")];
+  if (!answer.blanks.length) return [element("p", "wrong", "The text has no mask: write two underscores, __.")];
   return answer.blanks.map((found, number) => {
     const card = element("div", "card");
     card.append(element("h3", "", `Blank ${number + 1}`), predictions(found));
