@@ -126,3 +126,10 @@ def test_the_script_of_ci_begins_with_the_two_commands_as_they_stand_here():
 def test_every_page_has_commands_or_settings():
     assert {page for page, _ in COMMANDS + SETTINGS} == set(PAGES)
     assert len(COMMANDS) > 40 and len(SETTINGS) > 40 and len(MODULES) > 20
+
+
+def test_the_example_of_pmap_runs():
+    [code] = re.findall(r"```python\n(.*?)```", TEXTS["several_machines"], flags=re.DOTALL)
+    names: dict = {}
+    exec(code, names)
+    assert names["grads"].embedding.source.shape == (names["devices"], 100, 64)

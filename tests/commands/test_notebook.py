@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_it_translates_and_scores_whatever_jax_is_told_about_64_bits(undisturbed):
     text = (ROOT / "notebooks" / "03_train_a_translator.py").read_text(encoding="utf-8")
     code = [cell for cell in text.split("# %%")[1:] if not cell.startswith(" [markdown]")]
-    cells = [cell for cell in code if "load_run(" in cell or "import score\n" in cell]
+    cells = [cell for cell in code if "load_run(" in cell or "evaluation.scores import" in cell]
     assert len(cells) == 2
     beginning = f"""
 from pathlib import Path

@@ -67,13 +67,13 @@ def test_eval_compares_looks_closer_and_shows_what_it_kept(config, undisturbed):
     assert "12 sentences" in shown and "300 sentences" in shown
     for words in ("BLEU of lower-cased text", "worst, chrF2++", "best, chrF2++", "length of the"):
         assert shown.count(words) == 2, words
-    assert shown.count("no significant difference on this test set") == 8
+    assert shown.count("no significant difference on this test set") == 10
     assert "step 20, beam 1, alpha 0.6" in shown
     several = said(
         "eval.py", undisturbed, "--references", valid[1], valid[1], "--checkpoint", 20,
         "--bleu-tokenizer", "char", "--decode.beam-size", 1, "--compare", undisturbed,
     )  # fmt: skip
-    assert several.count("nrefs:2") == 8 and several.count("tok:char") == 2
+    assert several.count("nrefs:2") == 10 and several.count("tok:char") == 2
     assert "references have 4 words" in shown and "references have 4 words" not in several
     scores = said("eval.py", undisturbed, "--scores")
     for words in ("| valid-20-beam1", "| train-20-beam1", "chrF2++", "perplexity"):

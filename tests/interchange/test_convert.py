@@ -231,7 +231,7 @@ BAD_FOLDERS = {
     ),
     "pad elsewhere": (config(pad_token_id=5), ["pad_token_id"]),
     "start nowhere": (config(decoder_start_token_id=10**6), ["vocab.json", "special token"]),
-    "start is end": (config(decoder_start_token_id=0), ["special tokens have the same place"]),
+    "start is end": (config(decoder_start_token_id=0), ["two special tokens have the same id"]),
     "vocabulary too large": (config(vocab_size=7, decoder_vocab_size=7), ["vocab_size of config"]),
     "no layers": (config(decoder_layers=0), ["decoder_layers is 0"]),
     "a rate": (config(dropout=2.0), ["model.dropout (2.0)"]),

@@ -191,7 +191,7 @@ def test_target_tags_go_along_or_one_of_them_is_built_in(
     cutter = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "all" / "source.spm"))
     pieces = cutter.encode(">>pt_br<< the dog", out_type=str)
     assert pieces == ["\u2581>>pt_br<<", *cutter.encode("the dog", out_type=str)]
-    assert "begins with a target tag" in " ".join(not_carried(model))
+    assert "begin with a target tag" in " ".join(not_carried(model))
 
     save_translator(model, tmp_path / "one", "none", ">>pt_br<<")
     sample = comparison.Sample(sources, [])
