@@ -25,10 +25,10 @@ from transformer.config import Config, DecodeConfig, GenerateConfig
 from transformer.config.files import load_config
 from transformer.config.rules import check, check_limits
 from transformer.config.settings import (
-    FORMER_NAMES,
     VOCABULARY_SETTINGS,
     Count,
     Positive,
+    current_name,
     differing_fields,
     is_derived,
 )
@@ -442,9 +442,9 @@ def _flag_of(field: StructFieldSpec) -> StructFieldSpec:
 def _current_flag(word: str) -> str:
     """A flag with the name that its setting has now; other words as they are."""
     flag, equals, value = word.partition("=")
-    section, _, name = flag.rpartition(".")
-    current = FORMER_NAMES.get(name.replace("-", "_"))
-    return f"{section}.{current}{equals}{value}" if flag[:2] == "--" and current else word
+    name = flag.removeprefix("--").replace("-", "_")
+    current = current_name(name)
+    return word if current == name or flag[:2] != "--" else f"--{current}{equals}{value}"
 
 
 def _first_word(words: list[str], usage: str) -> Path | None:

@@ -39,7 +39,7 @@ from transformer.runs.skipped import keep_skipped
 from transformer.training import loop, sharding
 from transformer.training.profiling import profiled
 from transformer.training.programs import jit_sentence_sums
-from transformer.training.reporter import Reporter
+from transformer.training.reporter import REMEDY, Reporter
 from transformer.training.step import StepMetrics, TrainState
 from transformer.training.validation import losses_of
 
@@ -192,8 +192,7 @@ class Trainer:
         keep_skipped(self.command.run, self.config, state, batch, sentences)
         raise UserError(
             f"{loop.MOST_SKIPPED} updates in a row were skipped: examine the last one with "
-            f"{same_command()} --replay {int(state.step)}; in a new run, lower optimizer.scale, "
-            "raise optimizer.warmup_steps or set optimizer.clip_norm"
+            f"{same_command()} --replay {int(state.step)}; in a new run, {REMEDY}"
         )
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:

@@ -141,7 +141,7 @@ class Report:
     def compare(self) -> None:
         """Compares each pair with the whole corpus."""
         counts = [Counter(filter(None, column)) for column in zip(*self.scripts)]
-        usual = [max(count, key=count.__getitem__, default="") for count in counts]
+        usual = [*map(_most_common, counts)]
         for number, scripts in enumerate(self.scripts, start=1):
             if any(script and script != most for script, most in zip(scripts, usual)):
                 self.findings[OTHER_SCRIPT].add(number, ", ".join(filter(None, scripts)))

@@ -231,9 +231,8 @@ def _read(
     known, most = _text(generator, prompt), _most_added(generator, prompt)
     found = result.hypotheses(row)
     texts = [continued(typed, known, _text(generator, [*prompt, *added])) for added, _ in found]
-    pairs = [*zip(texts, found)]
-    if isinstance(generator.method, BeamSearch):
-        pairs = distinct(texts, found)
+    is_search = isinstance(generator.method, BeamSearch)
+    pairs = distinct(texts, found) if is_search else [*zip(texts, found)]
     return [
         Continuation(
             text,

@@ -16,6 +16,9 @@ from transformer.training.loss import LossSums
 from transformer.training.optimizer import learning_rate
 from transformer.training.step import StepMetrics
 
+REMEDY = "lower optimizer.scale, raise optimizer.warmup_steps or set optimizer.clip_norm"
+"""Of training that diverges."""
+
 WORST_NEW_MODEL = 3
 """A new model cannot have this many times the loss of guessing."""
 
@@ -91,9 +94,7 @@ class Reporter:
         """Raises UserError if the loss is not finite."""
         if not math.isfinite(loss):
             raise UserError(
-                f"the {name} of update {step} is {loss}: lower optimizer.scale, raise "
-                "optimizer.warmup_steps or set optimizer.clip_norm; "
-                "no checkpoint has these weights"
+                f"the {name} of update {step} is {loss}: {REMEDY}; no checkpoint has these weights"
             )
 
     def _report(self, step: int) -> None:
@@ -134,9 +135,7 @@ class Reporter:
         if nll > self.guessing * (1 if step > self.warmed_up else WORST_NEW_MODEL):
             self.warning = (
                 f"warning: training has diverged: {nll:.3g} nats/{self.unit}, more than the "
-                f"{self.guessing:.1f} of guessing; lower optimizer.scale, raise "
-                "optimizer.warmup_steps or "
-                "set optimizer.clip_norm"
+                f"{self.guessing:.1f} of guessing; {REMEDY}"
             )
             if not before:
                 self.say(self.warning)
