@@ -101,14 +101,14 @@ def test_a_text_in_parts_is_linked_as_its_parts_are(reversing):
     assert links == expected
 
 
-def test_after_a_sentence_that_was_cut_words_are_counted_from_the_whole_text(reversing):
+def test_after_a_truncated_sentence_words_are_counted_from_the_whole_text(reversing):
     long, short = "ant bee cat dog eel fox gnu hen .", "bee dog ."
     few = len(reversing.tokenizers.source.encode([short])[0])
     settings = replace(reversing.settings, max_source_length=few)
     cut = replace(reversing, settings=settings)
-    with pytest.warns(UserWarning, match="was cut"):
+    with pytest.warns(UserWarning, match="was truncated"):
         [[alone], [whole]] = hypotheses(cut, [short, f"{long} {short}"])
-    with pytest.warns(UserWarning, match="was cut"):
+    with pytest.warns(UserWarning, match="was truncated"):
         of_short, of_whole = alignments(
             cut, [short, f"{long} {short}"], [alone.tokens, whole.tokens]
         )
@@ -137,13 +137,13 @@ def test_a_words_row_is_the_mean_over_its_pieces():
     np.testing.assert_array_equal(word_weights(attention, source, target), expected)
 
 
-def test_words_are_those_of_the_texts_and_what_was_cut_is_looked_at_by_none(reversing):
+def test_words_are_those_of_the_texts_and_what_was_truncated_has_no_weight(reversing):
     settings = replace(reversing.settings, max_source_length=3)
     short = replace(reversing, settings=settings)
     text = "ant bee cat dog eel"
-    with pytest.warns(UserWarning, match="was cut"):
+    with pytest.warns(UserWarning, match="was truncated"):
         found = hypotheses(short, [text])[0][0]
-    with pytest.warns(UserWarning, match="was cut"):
+    with pytest.warns(UserWarning, match="was truncated"):
         [[part]] = word_attention(short, [text], [found.tokens])
     assert part.source == text.split() and part.target == found.text.split()
     assert part.weights.shape == (len(part.target), 5)

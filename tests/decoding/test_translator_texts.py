@@ -144,7 +144,7 @@ def test_a_translation_begins_with_its_prefix_as_it_was_typed(found, pieces, pre
     assert found.given[0][0][: len(given)].tolist() == given
 
 
-def test_a_prefix_that_was_cut_is_what_was_read_of_it(found, pieces):
+def test_a_truncated_prefix_is_what_was_read_of_it(found, pieces):
     [given] = pieces.encode(["we see a dog"])
     with pytest.warns(UserWarning, match="prefix of"):
         [[one]] = found([[*given[:3], EOS]], ["a dog"], prefixes=["we see a dog"], max_length=4)
