@@ -23,7 +23,7 @@ from transformer.training.programs import jit_update, new_state
 
 @dataclass(frozen=True)
 class Command:
-    """Time updates with a moving average, word dropout and R-Drop."""
+    """Time updates with each optimizer, a moving average, word dropout and R-Drop."""
 
     rounds: Positive = 30
     """Updates of each, after two that are not timed."""
@@ -36,6 +36,10 @@ def main(words: list[str]) -> None:
     plain = Config(model=model, optimizer=OptimizerConfig(), train=TrainConfig())
     ways = {
         "plain": plain,
+        **{
+            name: replace(plain, optimizer=OptimizerConfig(name=name))
+            for name in ("adamw", "muon", "schedule_free")
+        },
         "moving average": replace(plain, train=TrainConfig(ema_decay=0.999)),
         "word dropout": replace(plain, model=replace(model, word_dropout=0.1)),
         "R-Drop": replace(plain, train=TrainConfig(r_drop=5.0)),

@@ -16,3 +16,24 @@ def test_a_test_set_translated_by_ours_and_by_ctranslate2(undisturbed):
     result = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "0 sentences of ours float32 and CTranslate2 float32 differ" in result.stdout
+
+
+def test_recipes_are_trained_once_and_the_best_values_with_all_seeds(config, tmp_path):
+    recipes = tmp_path / "recipes.txt"
+    recipes.write_text(
+        "adam --optimizer.scale {0.01,1}  # two values\nmuon --optimizer.name muon\n"
+    )
+    words = ["-m", "benchmarks.recipes", config, recipes, "--runs", tmp_path, "--metric", "loss"]
+    words += ["--seeds", "2"]
+    first, again = (
+        subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+        for _ in range(2)
+    )
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == again.stdout
+    folders = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+    assert folders == {
+        "adam-scale-0.01-seed0", "adam-scale-1-seed0", "adam-scale-1-seed1",
+        "muon-name-muon-seed0", "muon-name-muon-seed1",
+    }  # fmt: skip
+    assert "| adam | --optimizer.scale 1 |" in first.stdout
