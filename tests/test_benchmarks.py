@@ -89,7 +89,7 @@ def test_updates_are_measured_as_train_py_makes_them():
 @pytest.mark.parametrize(
     "words, sentence",
     [
-        (["--target", "v9"], "no target 'v9'"),
+        (["--target", "v9"], "unknown target 'v9'"),
         (["--target", "h100:0"], "a topology such as '1'"),
         (["--target", "h100:2x2"], "a topology such as '1'"),
         (["--target", "v5e:2x"], "a topology such as '2x2'"),

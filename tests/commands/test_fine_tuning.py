@@ -32,7 +32,7 @@ def test_it_begins_with_the_other_runs_weights(config, undisturbed, tmp_path):
     words = ["train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 1]
     result = run(*words, *STANDSTILL, "--from-checkpoint", 15)
     assert result.returncode == 0, result.stderr
-    assert "begins with" in result.stdout and "15: step 15" in result.stdout
+    assert "starts from the weights of" in result.stdout and "15: step 15" in result.stdout
     for ours, theirs in zip(weights(folder, "last"), weights(undisturbed, "15"), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
 
