@@ -36,6 +36,13 @@ def test_schedule_peaks_at_the_end_of_the_warm_up():
     assert (np.diff(rates[:40]) > 0).all() and (np.diff(rates[39:]) < 0).all()
 
 
+def test_the_rate_of_schedule_free_is_constant_after_warm_up():
+    config = config_with(name="schedule_free", warmup_steps=40)
+    rates = np.asarray(learning_rate(config, np.arange(1, 201)))
+    expected = [equation_3(min(step, 40), 40) for step in range(1, 201)]
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
 def test_scale_multiplies_the_schedule():
     rate = learning_rate(config_with(scale=2.5), 100)
     assert float(rate) == pytest.approx(2.5 * equation_3(100), rel=1e-5)

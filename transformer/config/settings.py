@@ -298,8 +298,9 @@ class OptimizerConfig:
     """adam, as in the paper; adamw: with weight decay (Loshchilov and Hutter, 2019,
     https://arxiv.org/abs/1711.05101); muon: momentum of each weight matrix of the layers is
     orthogonalised, all other weights use Adam (Jordan et al., 2024,
-    https://kellerjordan.github.io/posts/muon/); schedule_free: AdamW with averaged weights instead
-    of a decaying learning rate (Defazio et al., 2024, https://arxiv.org/abs/2405.15682)."""
+    https://kellerjordan.github.io/posts/muon/); schedule_free: AdamW with averaged weights and a
+    learning rate that is constant after warm-up (Defazio et al., 2024,
+    https://arxiv.org/abs/2405.15682)."""
     muon_momentum: Fraction = 0.95
     """Decay of the momentum of muon."""
     muon_nesterov: bool = True

@@ -114,10 +114,11 @@ def learning_rate(
     """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), with steps from 1.
 
     `optimizer.scale` multiplies it; it falls linearly to zero over the last
-    `optimizer.cooldown_steps` updates.
+    `optimizer.cooldown_steps` updates. For schedule_free the rate is constant after warm-up.
     """
     settings, step = config.optimizer, np.asarray(step, np.float64)
-    rate = np.minimum(step**-0.5, step * settings.warmup_steps**-1.5)
+    decaying = step if settings.name != "schedule_free" else settings.warmup_steps
+    rate = np.minimum(decaying**-0.5, step * settings.warmup_steps**-1.5)
     if settings.cooldown_steps:
         rate = rate * np.clip((config.train.steps - step + 1) / settings.cooldown_steps, 0, 1)
     return np.float32(settings.scale * config.model.d_model**-0.5 * rate)
