@@ -100,9 +100,9 @@ def test_neither_the_size_of_batches_nor_the_order_of_lines_changes_anything(tra
 def test_sentences_that_leave_their_batch_early_change_nothing(translator):
     """The search pauses, goes on with fewer sentences, and its cache grows twice."""
     _, _, run = translator
-    sentences = lines_of([1, 2, 3] * 5)
+    sentences = lines_of([1, 2, 3] * 10)
     expected = run(sentences, batch_sentences=1, max_extra_length=30)
-    assert run(sentences, batch_sentences=16, max_extra_length=30) == expected
+    assert run(sentences, batch_sentences=32, max_extra_length=30) == expected
     assert max(map(len, expected)) > 16  # tokens are characters; the cache begins with 16
     assert len(set(map(len, expected))) > 6
 
