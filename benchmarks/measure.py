@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -87,6 +89,15 @@ def require(*packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"this needs {' and '.join(missing)}: pip install -e '.[bench]'")
+
+
+def run_script(*words: str, text: str | None = None) -> str:
+    """Runs a script, such as train.py, with these words to its end, with a text as its input, and
+    returns its output. Raises UserError with its errors if it failed."""
+    result = subprocess.run([sys.executable, *words], input=text, capture_output=True, text=True)
+    if result.returncode:
+        raise UserError(f"{' '.join(words)} failed: {result.stderr.strip()}")
+    return result.stdout
 
 
 def cores() -> int:

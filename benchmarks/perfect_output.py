@@ -7,14 +7,12 @@ both write what the references say, letter for letter, eval.py must give 100 BLE
 """
 
 import json
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.measure import table
+from benchmarks.measure import run_script, table
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.errors import UserError
@@ -23,7 +21,6 @@ SENTENCES = Path(__file__).with_suffix(".tsv")
 LANGUAGES = ("zho_Hans", "jpn_Jpan", "pes_Arab", "tha_Thai", "hin_Deva", "fra_Latn")
 """Of the columns after the English one."""
 PERFECT = [100.0, 100.0, 100.0, 0.0]
-PROJECT = Path(__file__).parents[1]
 
 SETTINGS = [
     "--data.dataset=", "--data.tsv-header", "--data.tokenizer", "char", "--data.vocab-size", "600",
@@ -73,18 +70,11 @@ def learned(run: Path, source: str, target: str, columns: tuple[int, int]) -> tu
     tokenizer = "auto" if target != "jpn_Jpan" or find_spec("MeCab") else "char"
     data = [*files, "--data.tsv-columns", *map(str, columns)]
     data += ["--data.source", source, "--data.target", target, "--data.bleu-tokenizer", tokenizer]
-    start("train.py", "configs/quickstart.py", "--run", str(run), *data, *SETTINGS)
-    start("eval.py", str(run))
+    run_script("train.py", "configs/quickstart.py", "--run", str(run), *data, *SETTINGS)
+    run_script("eval.py", str(run))
     (kept,) = (run / "eval").glob("*.json")
     translations = kept.with_suffix(f".{target}").read_text(encoding="utf-8")
     return json.loads(kept.read_text(encoding="utf-8")), translations.splitlines()
-
-
-def start(*words: str) -> None:
-    """One of the commands; what it printed is shown where it fails."""
-    done = subprocess.run([sys.executable, *words], cwd=PROJECT, capture_output=True, text=True)
-    if done.returncode:
-        raise UserError(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
 
 
 def row_of(language: str, task: str, record: dict, same: bool) -> dict:

@@ -11,15 +11,13 @@ rate, of a few, with which its first seed does best on the validation split.
 import json
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from benchmarks.measure import table, versions
+from benchmarks.measure import run_script, table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import DataConfig
@@ -122,23 +120,16 @@ def labelled_sentences(data: DataConfig, split: Split, count: int) -> list[tuple
 def train(run: Path, words: list[str]) -> Path:
     """Trains a classifier in this run folder, if that has not been done; the folder."""
     settings = [word for setting in SETTINGS.items() for word in setting]
-    start("train.py", CONFIG, "--run", str(run), *settings, *words)
+    run_script("train.py", CONFIG, "--run", str(run), *settings, *words)
     return run
 
 
 def accuracy(run: Path, split: str) -> float:
     """The accuracy of its best checkpoint on the table of a split."""
-    start("eval.py", str(run), "--split", split)
+    run_script("eval.py", str(run), "--split", split)
     [record] = (run / "eval").glob(f"{split}-*.json")
     losses = json.loads(record.read_text())["losses"]
     return next(score["value"] for score in losses if score["name"] == "accuracy")
-
-
-def start(*words: str) -> None:
-    """Runs a command to its end. Raises UserError with what it said if it failed."""
-    result = subprocess.run([sys.executable, *words], capture_output=True, text=True)
-    if result.returncode:
-        raise UserError(f"{words[0]} failed: {result.stderr.strip()}")
 
 
 if __name__ == "__main__":

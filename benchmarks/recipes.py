@@ -17,7 +17,6 @@ runs that had other work beside them are no measurement.
 import itertools
 import re
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.measure import machine, table, versions
+from benchmarks.measure import machine, run_script, table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
-from transformer.config.settings import LOWER_IS_BETTER, Positive
+from transformer.config.settings import BestBy, Positive
 from transformer.errors import UserError, naming
+from transformer.runs.checkpoint_files import selection_score
 from transformer.runs.metrics import read_metrics
 
 CHOICES = re.compile(r"\{([^{}]*)\}")
@@ -47,19 +47,22 @@ class Recipes:
     """The folder for the run folders."""
     common: str = ""
     """Settings of all recipes, in one string."""
-    metric: str = "bleu"
-    """What judges: a validation metric of metrics.jsonl, such as bleu, chrf, loss or accuracy."""
+    metric: BestBy = "bleu"
+    """The validation metric that compares the runs."""
     seeds: Positive = 3
     """Runs of the best settings of each recipe, with seeds from 0 on."""
+
+    def rank(self, score: float) -> float:
+        """The score, or its negative, so that higher is better."""
+        return selection_score({self.metric: score}, self.metric)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run of train.py: its settings, its seed and its validations as (update, minutes of
-    training, score)."""
+    """One run of train.py: its settings, and its validations as (update, minutes of training,
+    score)."""
 
     settings: str
-    seed: int
     validations: tuple[tuple[int, float, float], ...]
 
     @property
@@ -70,19 +73,18 @@ class Run:
 def main(words: list[str]) -> None:
     command = parse_script(Recipes, words, "python -m benchmarks.recipes")
     recipes = read_recipes(command.file)
-    sign = -1 if command.metric in LOWER_IS_BETTER else 1
     tried: dict[str, list[Run]] = {}
     for name, settings in recipes:
         tried.setdefault(name, []).append(train(command, name, settings, seed=0))
     seeds = {}
     for name, runs in tried.items():
-        best = max(runs, key=lambda run: sign * run.final)
+        best = max(runs, key=lambda run: command.rank(run.final))
         others = range(1, command.seeds)
         seeds[name] = [best, *(train(command, name, best.settings, seed) for seed in others)]
     print(f"{command.config}, {machine()}, {versions('jax')}\n")
     print(table([row for name, runs in tried.items() for row in tried_rows(name, runs)]))
     print()
-    print(table(list(best_rows(command, seeds, sign))))
+    print(table(list(best_rows(command, seeds))))
 
 
 def read_recipes(path: Path) -> list[tuple[str, str]]:
@@ -109,13 +111,7 @@ def train(command: Recipes, name: str, settings: str, seed: int) -> Run:
     label = re.sub(r"--\w+\.|[^\w.,-]+", " ", settings)
     home = command.runs / "-".join([name, *label.split(), f"seed{seed}"])
     words = [str(command.config), "--run", str(home), *command.common.split(), *settings.split()]
-    result = subprocess.run(
-        [sys.executable, "train.py", *words, "--train.seed", str(seed)],
-        capture_output=True,
-        text=True,
-    )
-    if result.returncode:
-        raise UserError(f"{home} failed: {result.stderr.strip()}")
+    run_script("train.py", *words, "--train.seed", str(seed))
     key = f"validation_{command.metric}"
     found = tuple(
         (int(line["step"]), line["seconds"] / 60, line[key])
@@ -125,7 +121,7 @@ def train(command: Recipes, name: str, settings: str, seed: int) -> Run:
     if not found:
         raise UserError(f"{home}: metrics.jsonl has no {key} (--metric)")
     print(f"{home.name}: {command.metric} {found[-1][2]:.4g}", file=sys.stderr, flush=True)
-    return Run(settings, seed, found)
+    return Run(settings, found)
 
 
 def tried_rows(name: str, runs: list[Run]) -> Iterator[dict[str, str]]:
@@ -134,13 +130,13 @@ def tried_rows(name: str, runs: list[Run]) -> Iterator[dict[str, str]]:
         yield {"recipe": name, "settings": run.settings, "seed 0": f"{run.final:.4g}"}
 
 
-def best_rows(command: Recipes, seeds: dict[str, list[Run]], sign: int) -> Iterator[dict[str, str]]:
+def best_rows(command: Recipes, seeds: dict[str, list[Run]]) -> Iterator[dict[str, str]]:
     """A row for the best settings of each recipe."""
     target = statistics.mean(run.final for run in next(iter(seeds.values())))
     for name, runs in seeds.items():
         reached = [
             next(((step, minutes) for step, minutes, value in run.validations
-                  if sign * value >= sign * target), None)
+                  if command.rank(value) >= command.rank(target)), None)
             for run in runs
         ]  # fmt: skip
         steps, minutes = zip(*reached) if all(reached) else ((), ())

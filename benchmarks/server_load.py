@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from benchmarks.measure import table, versions
+from benchmarks.measure import run_script, table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.settings import Positive
@@ -94,15 +94,8 @@ def as_file(run: Path, sentences: list[str]) -> tuple[list[str], float]:
 
     def timed(texts: list[str]) -> tuple[list[str], float]:
         start = time.perf_counter()
-        result = subprocess.run(
-            [sys.executable, "translate.py", str(run)],
-            input="".join(f"{text}\n" for text in texts),
-            capture_output=True,
-            text=True,
-        )
-        if result.returncode:
-            raise UserError(f"translate.py failed: {result.stderr.strip()}")
-        return result.stdout.split("\n")[:-1], time.perf_counter() - start
+        output = run_script("translate.py", str(run), text="".join(f"{text}\n" for text in texts))
+        return output.split("\n")[:-1], time.perf_counter() - start
 
     timed(sentences)  # compiles
     translations, seconds = timed(sentences)
