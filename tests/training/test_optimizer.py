@@ -149,7 +149,13 @@ def test_muon_moves_each_matrix_of_each_layer_as_optaxs_does_and_all_else_as_ada
             return getattr(tree.decoder.layers.cross_attention, name)[1].reshape(inputs, -1)
 
         expected = moved(
-            lambda rate: optax.contrib.muon(rate, nesterov=nesterov, consistent_rms=rms or None),
+            lambda rate: optax.contrib.muon(
+                rate,
+                ns_steps=3,
+                preconditioning="aol",
+                nesterov=nesterov,
+                consistent_rms=rms or None,
+            ),
             {"w": matrix(params)},
             [{"w": matrix(gradient)} for gradient in gradients],
         )

@@ -65,6 +65,8 @@ def _muon(settings, learning_rate):
         learning_rate,
         beta=settings.muon_momentum,
         weight_decay=settings.weight_decay,
+        ns_steps=3,  # with this preconditioning as good as five without
+        preconditioning="aol",
         nesterov=settings.muon_nesterov,
         consistent_rms=settings.muon_rms or None,
         muon_weight_dimension_numbers=partial(_map_names, MATRICES.get),
