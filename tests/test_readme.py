@@ -1,5 +1,7 @@
 """Every command of README and the guide is one that the program understands."""
 
+import gzip
+import lzma
 import re
 import shlex
 from importlib.util import find_spec
@@ -60,7 +62,14 @@ MODULES = sorted(
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A checkout in which the runs of the documents have begun."""
+    """A checkout in which the runs of the documents have begun, with the text files that they train
+    on without a config."""
+    for name in ("train.en", "train.fr", "book.txt"):
+        (tmp_path / name).write_text("a line\n")
+    (tmp_path / "questions.tsv").write_text("a line\ta class\n")
+    for name in ("news.en.gz", "news.fr.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b"a line\n"))
+    (tmp_path / "talks.tsv.xz").write_bytes(lzma.compress(b"a line\tune ligne\n"))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     begun = {name: Config() for name in RUNS}
     for name in ("lm_quickstart", "mlm_quickstart"):

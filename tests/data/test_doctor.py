@@ -8,7 +8,7 @@ from sentences import SENTENCES
 
 from transformer.config import DataConfig
 from transformer.data.buckets import make_plan
-from transformer.data.doctor import examine, histogram, script_of, token_lines
+from transformer.data.doctor import examine, histogram, token_lines
 from transformer.data.token_store import encoded
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
@@ -111,9 +111,3 @@ def test_the_histogram_has_all_sentences():
     lines = list(histogram("source", np.array([1, 1, 5, 6, 7, 900])))
     assert [int(line.split("#")[0].split()[-1]) for line in lines[1:]] == [2, 3, 1]
     assert lines[2].count("#") == 40
-
-
-def test_scripts_are_those_of_most_letters():
-    assert script_of("abc \u0434") == "LATIN"
-    assert script_of("\u4f60\u597d a") == script_of("\u306f\u30ab\u30ca") == "JAPANESE OR CHINESE"
-    assert script_of("12 !") == ""

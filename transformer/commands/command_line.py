@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import io
+import itertools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from transformer.config.settings import (
     current_name,
     differing_fields,
     is_derived,
+    without_derived,
 )
 from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config, with_former_defaults
@@ -56,14 +58,17 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train the model that a config file describes; the same command resumes training."""
+    """Train the model that a config file describes, or one that suits some files of text; the same
+    command resumes training."""
 
-    config_file: Positional[Path]
-    """A Python file that defines `config = Config(...)`, such as configs/quickstart.py."""
+    inputs: Positional[tuple[Path, ...]]
+    """A Python file that defines `config = Config(...)`, such as configs/quickstart.py. Or files to
+    train on (data.train_files), such as text.en text.de: then the settings are chosen by the amount
+    of text."""
     settings: Annotated[Config, arg(name="")]
     """Settings of the config file; each can be changed on the command line."""
     run: Path = Path("runs/NAME")
-    """The run folder; by default runs/NAME for configs/NAME.py."""
+    """The run folder; by default runs/NAME for configs/NAME.py or NAME.en."""
     from_run: Annotated[Path | None, arg(name="from")] = None
     """Run to fine-tune: training starts from its weights, with its model settings and vocabulary.
     """
@@ -185,18 +190,24 @@ class GenerateCommand:
 
 def parse_train(words: list[str]) -> TrainCommand:
     """The checked command, its run folder named. The config file's settings are the defaults."""
-    path = _first_word(words, "python train.py CONFIG [--settings]")
-    config = load_config(path) if path else Config()
+    _first_word(words, "python train.py CONFIG [--settings]")
+    inputs = tuple(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    run = Path(_last_value("--run", words) or _default_run(inputs))
+    config = _config_of(inputs, words, run)
     from_run = _last_value("--from", words)
-    if path and from_run:
-        run = Path(_last_value("--run", words) or _default_run(path))
+    if inputs and from_run:
         # A run that has begun has taken over already.
         other = run if has_checkpoints(run) else Path(from_run)
         config = taking_over(config, from_run, load_run_config(other))
-    default = TrainCommand(path or tyro.MISSING, config)
-    if path:
-        default = dataclasses.replace(default, run=_default_run(path))
+    default = TrainCommand(tuple(map(Path, inputs)) or tyro.MISSING, config)
+    if inputs:
+        default = dataclasses.replace(default, run=_default_run(inputs))
     command = _parse(TrainCommand, words, default, prog="python train.py")
+    if not inputs:
+        raise UserError(
+            "name a config file, such as configs/quickstart.py, or text files to train on "
+            "(all settings: python train.py --help)"
+        )
     if from_run:
         _check_taken_over(command, config)
     timeouts = {"partner": command.partner_timeout, "stall": command.stall_timeout}
@@ -217,8 +228,30 @@ def parse_train(words: list[str]) -> TrainCommand:
     )
 
 
-def _default_run(config_file: Path) -> Path:
-    return Path("runs") / config_file.stem
+def _default_run(inputs: tuple[str, ...]) -> Path:
+    """runs/NAME for configs/NAME.py, and for NAME.en.gz."""
+    if not inputs:
+        return Path("runs")
+    path = Path(inputs[0])
+    name = path.stem if path.suffix == ".py" else path.name.lstrip(".").partition(".")[0]
+    return Path("runs") / name
+
+
+def _config_of(inputs: tuple[str, ...], words: list[str], run: Path) -> Config:
+    """The config file's, the one that suits text files, or that of a run on them that has begun."""
+    if not inputs:
+        return Config()
+    first = Path(inputs[0])
+    if first.suffix == ".py" or not (first.suffix or first.is_file()):
+        if inputs[1:]:
+            raise UserError(f"{' '.join(inputs)}: name one config file, or text files alone")
+        return load_config(first)
+    if has_checkpoints(run):
+        return without_derived(load_run_config(run)).with_settings({"data.train_files": inputs})
+    from transformer.commands.text_files import data_of, suited
+
+    default = TrainCommand(tuple(map(Path, inputs)), Config(data=data_of(inputs)))
+    return suited(_parse(TrainCommand, words, default, prog="python train.py").settings)
 
 
 def _require(package: str, option: str, extra: str) -> None:

@@ -98,7 +98,9 @@ class Trainer:
         return (
             f"run folder  {self.command.run}\n"
             f"devices     {devices.describe()}, {config.model.dtype}\n"
-            f"model       {count_params(state.params):,} parameters\n"
+            + "settings    chosen by the amount of text (--doctor prints them)\n"
+            * (self.command.inputs[0].suffix != ".py")
+            + f"model       {count_params(state.params):,} parameters\n"
             f"data        {len(data.training.pairs):,} {noun} "
             f"({plan.left_out:,} left out), {epoch.batches_per_epoch:,} updates an epoch, "
             f"{len(plan.buckets)} batch shapes, {padding:.0%} padding\n"

@@ -530,6 +530,12 @@ def annotations() -> dict[str, object]:
     }
 
 
+def without_derived(config: Config) -> Config:
+    """A run's config as a config file would have it: derived fields have their defaults."""
+    defaults, hints = by_name(Config()), annotations()
+    return config.with_settings({n: defaults[n] for n in hints if is_derived(hints[n])})
+
+
 def differing_fields(a: Config, b: Config) -> dict[str, tuple[object, object]]:
     """Settings that differ: name -> (value in a, value in b)."""
     ours, theirs = by_name(a), by_name(b)

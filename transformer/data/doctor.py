@@ -13,9 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Integer
 
 from transformer.config import Config, DataConfig
+from transformer.config.advice import advice
 from transformer.data.alignment import alignment_warning
 from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import check_corpora, read_pairs
+from transformer.data.size import corpus_size, most_common, script_of
 from transformer.data.summary import MARKS, processing_of, sample_of
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
@@ -35,9 +37,6 @@ STRANGE, OTHER_SCRIPT = "control or unassigned characters", "another script than
 """The names of findings."""
 EXAMPLES = 3
 """Pairs that are printed for each finding."""
-
-EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC")
-"""Scripts that are mixed in one sentence."""
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -64,6 +63,7 @@ def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) ->
     tests = ["test"] if data.dataset or data.test_files else []
     others = {split: read_pairs(data, split) for split in ("validation", *tests)}
     yield from examine(data, read_pairs(data, "train"), others).lines()
+    yield from advice(data, corpus_size(data))
     made = tokenizers(data)
     pairs = cut(data, encode_pairs(data, made, "train"))
     plan = make_plan(pairs, data)
@@ -141,7 +141,7 @@ class Report:
     def compare(self) -> None:
         """Compares each pair with the whole corpus."""
         counts = [Counter(filter(None, column)) for column in zip(*self.scripts)]
-        usual = [*map(_most_common, counts)]
+        usual = [*map(most_common, counts)]
         for number, scripts in enumerate(self.scripts, start=1):
             if any(script and script != most for script, most in zip(scripts, usual)):
                 self.findings[OTHER_SCRIPT].add(number, ", ".join(filter(None, scripts)))
@@ -224,18 +224,6 @@ def histogram(side: str, lengths: np.ndarray, width: int = 40) -> Iterator[str]:
         if count:
             name = f"{low} to {high - 1}" if high < 2**62 else f"{low} and more"
             yield f"  {name:>12} {count:>10,} {'#' * max(1, round(width * count / counts.max()))}"
-
-
-def script_of(text: str) -> str:
-    """The script of most letters, such as LATIN or CYRILLIC; "" without letters."""
-    names = (unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
-    letters = Counter("JAPANESE OR CHINESE" if name in EAST_ASIAN else name for name in names)
-    return _most_common(letters)
-
-
-def _most_common(counts: Counter[str]) -> str:
-    """The first of the most common ones, "" of none."""
-    return max(counts, key=counts.__getitem__, default="")
 
 
 def _key(source: str, target: str) -> tuple[str, str]:

@@ -1,0 +1,72 @@
+"""Settings by the amount of text: allowed for every amount, and larger for more."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.config import Config, DataConfig
+from transformer.config.advice import (
+    CLASSIFIER,
+    LANGUAGE_MODEL,
+    TRANSLATOR,
+    CorpusSize,
+    advice,
+    advised,
+    task_of,
+)
+from transformer.config.rules import check, doubts
+from transformer.config.settings import by_name
+
+FILES = {"dataset": "", "train_files": ("t.tsv",), "validation_files": ("v.tsv",)}
+DATA = {
+    "translator": (TRANSLATOR, DataConfig(**FILES)),
+    "language model": (LANGUAGE_MODEL, DataConfig(**FILES, source="", target="en", windows=True)),
+    "masked model": (LANGUAGE_MODEL, DataConfig(**FILES, source="en", target="")),
+    "classifier": (CLASSIFIER, DataConfig(**FILES, source="en", target="", label_column=2)),
+}
+SIZES = st.builds(CorpusSize, st.integers(1, 10**9), st.integers(1, 10**12), st.booleans())
+
+
+@pytest.mark.parametrize("task, data", DATA.values(), ids=DATA)
+@given(size=SIZES)
+def test_settings_for_any_amount_of_text_are_allowed_and_would_not_waste_the_run(task, data, size):
+    assert task_of(data) is task
+    config = advised(Config(data=data), size)
+    check(config)
+    assert list(doubts(config)) == []
+
+
+@pytest.mark.parametrize("task", [TRANSLATOR, LANGUAGE_MODEL, CLASSIFIER], ids=lambda t: t.model)
+def test_more_text_gets_a_larger_model_and_less_dropout(task):
+    for smaller, larger in zip(task.rows, task.rows[1:]):
+        assert smaller.megabytes < larger.megabytes
+        assert smaller.epochs > larger.epochs
+        assert smaller.dropout >= larger.dropout
+        for name in ("layers", "d_model", "d_ff", "vocab_size", "batch_tokens"):
+            assert getattr(smaller, name) <= getattr(larger, name)
+    assert task.rows[-1].megabytes == float("inf")
+
+
+def test_training_has_the_epochs_of_the_row_whatever_the_length_of_the_texts():
+    """4.5 bytes per token and one EOS per text, in batches that are filled to 85 %."""
+    _, data = DATA["translator"]
+    row = TRANSLATOR.rows[1]
+    for texts in (20_000, 40_000):
+        steps = advised(Config(data=data), CorpusSize(texts, 2_700_000)).train.steps
+        tokens = 2_700_000 / 4.5 + texts
+        assert steps * row.batch_tokens * 0.85 == pytest.approx(row.epochs * tokens, rel=0.02)
+
+
+@pytest.mark.parametrize("task, data", DATA.values(), ids=DATA)
+def test_what_is_printed_is_what_is_trained_with(task, data):
+    size = CorpusSize(30_000, 2_500_000, one_script=False)
+    settings = by_name(advised(Config(data=data), size))
+    head, *lines = advice(data, size)
+    assert "30,000 texts, 2.5 MB" in head
+    assert task.model in head
+    printed = dict(line.split()[:2] for line in lines if "." in line.split()[0])
+    assert printed["train.steps"] == f"{settings['train.steps']:,}"
+    assert printed["optimizer.name"] == settings["optimizer.name"]
+    for name, value in printed.items():
+        assert value.replace(",", "") == str(settings[name])
+    assert any(line.startswith("  up to") and task.rows[0].evidence in line for line in lines)

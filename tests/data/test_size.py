@@ -1,0 +1,28 @@
+"""How much text a corpus has, and in which scripts."""
+
+import pytest
+
+from transformer.config import DataConfig
+from transformer.config.advice import CorpusSize
+from transformer.data.size import corpus_size, script_of
+
+
+def test_letters_decide_on_the_script():
+    assert script_of("abc \u0434") == "LATIN"
+    assert script_of("\u4f60\u597d a") == script_of("\u306f\u30ab\u30ca") == "JAPANESE OR CHINESE"
+    assert script_of("12 !") == ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("yes\tja\nno\tnein\n", CorpusSize(2, 6, True)),
+        ("yes\t\u0434\u0430\nno\t\u043d\u0435\u0442\n", CorpusSize(2, 10, False)),
+        ("yes\t1\nno\t0\n12\t\u0434\u0430\n", CorpusSize(3, 7, False)),
+        ("1\t2\n", CorpusSize(1, 1, True)),
+    ],
+)
+def test_the_longer_side_counts_in_bytes(tmp_path, rows, expected):
+    table = tmp_path / "pairs.tsv"
+    table.write_text(rows, encoding="utf-8")
+    assert corpus_size(DataConfig(dataset="", train_files=(str(table),))) == expected
