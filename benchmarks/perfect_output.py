@@ -26,7 +26,7 @@ SETTINGS = [
     "--data.dataset=", "--data.tsv-header", "--data.tokenizer", "char", "--data.vocab-size", "600",
     "--data.batch-tokens", "4096", "--data.num-buckets", "1",
     "--model.d-model", "64", "--model.d-ff", "256", "--model.dropout", "0",
-    "--optimizer.warmup-steps", "100", "--optimizer.scale", "1.5",
+    "--optimizer.name", "adam", "--optimizer.warmup-steps", "100", "--optimizer.scale", "1.5",
     "--optimizer.cooldown-steps", "200", "--train.steps", "600", "--train.label-smoothing", "0",
     "--train.validate-every", "600", "--train.log-every", "200",
 ]  # fmt: skip

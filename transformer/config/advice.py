@@ -1,7 +1,7 @@
 """Settings that suit a corpus, by its task and its amount of text, each with its evidence.
 
 `python train.py FILES` trains with them, and `--doctor` prints them. The optimizer is Muon, which
-needs half of Adam's updates on the phrasebook (docs/experiments.md). The less text, the smaller the
+needs two thirds of Adam's updates on the phrasebook (docs/experiments.md). The less text, the smaller the
 model and its vocabulary, and the stronger its dropout: on 5,000 to 165,000 pairs, tuned models are
 up to 7.3 BLEU better than the paper's base model (Araabi and Monz, 2020,
 https://arxiv.org/abs/2011.02266), and the best vocabularies have 1,000 tokens for 30,000 pairs and
