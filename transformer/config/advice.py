@@ -1,15 +1,16 @@
 """Settings that suit a corpus, by its task and its amount of text, each with its evidence.
 
 `python train.py FILES` trains with them, and `--doctor` prints them. The optimizer is Muon, which
-needs two thirds of Adam's updates on the phrasebook (docs/experiments.md). The less text, the smaller the
-model and its vocabulary, and the stronger its dropout: on 5,000 to 165,000 pairs, tuned models are
-up to 7.3 BLEU better than the paper's base model (Araabi and Monz, 2020,
+needs two thirds of Adam's updates on the phrasebook (docs/experiments.md). The less text, the
+smaller the model and its vocabulary, and the stronger its dropout: on 5,000 to 165,000 pairs, tuned
+models are up to 7.3 BLEU better than the paper's base model (Araabi and Monz, 2020,
 https://arxiv.org/abs/2011.02266), and the best vocabularies have 1,000 tokens for 30,000 pairs and
 32,000 or more for millions (Gowda and May, 2020, https://arxiv.org/abs/2004.02334).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from transformer.config.settings import Config, DataConfig
 
@@ -58,7 +59,7 @@ class Task:
 
     model: str
     rows: tuple[Row, ...]
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
 
 
 INFINITE = float("inf")
@@ -103,7 +104,7 @@ def task_of(data: DataConfig) -> Task:
 def advised(config: Config, size: CorpusSize) -> Config:
     """`config` with the settings that suit its data."""
     task = task_of(config.data)
-    return config.with_settings(settings_of(_row(task, size), config.data, size) | task.settings)
+    return config.with_settings(settings_of(_row(task, size), config.data, size))
 
 
 def advice(data: DataConfig, size: CorpusSize) -> Iterator[str]:
@@ -116,17 +117,16 @@ def advice(data: DataConfig, size: CorpusSize) -> Iterator[str]:
         f"settings for {task.model} with {size.texts:,} texts, {size.bytes / 1e6:.1f} MB; in "
         "parentheses those for less and for more text:"
     )
-    own = settings_of(task.rows[index], data, size)
-    for name, value in (own | task.settings).items():
-        others = [settings_of(row, data, size).get(name, value) for row in near]
+    for name, value in settings_of(task.rows[index], data, size).items():
+        others = [settings_of(row, data, size)[name] for row in near]
         span = f"({_shown(min(others))} to {_shown(max(others))})" if len({*others}) > 1 else ""
         yield f"  {name:24} {_shown(value):>8} {span}".rstrip()
     for row in near:
         yield f"  up to {row.megabytes:,g} MB: {row.evidence}"
 
 
-def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, object]:
-    """The settings of a row, by section.name."""
+def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, Any]:
+    """The settings of a row of the data's task, by section.name."""
     tokens = size.bytes / BYTES_PER_TOKEN + size.texts  # each text ends with EOS
     steps = max(500, 100 * round(row.epochs * tokens / (FILLED * row.batch_tokens) / 100))
     shared = len(data.sides) == 1 or size.one_script
@@ -148,6 +148,7 @@ def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, objec
         "optimizer.cooldown_steps": steps // 2,
         "train.steps": steps,
         "train.validate_every": steps // 8,
+        **task_of(data).settings,
     }
 
 
