@@ -26,12 +26,12 @@ class CorpusSize:
     """How much training text there is.
 
     texts       pairs, or texts of one side
-    bytes       bytes (UTF-8) of the longer side
+    utf8_bytes  bytes of the longer side
     one_script  whether both sides are mostly in the same script
     """
 
     texts: int
-    bytes: int
+    utf8_bytes: int
     one_script: bool = True
 
 
@@ -114,7 +114,7 @@ def advice(data: DataConfig, size: CorpusSize) -> Iterator[str]:
     index = task.rows.index(_row(task, size))
     near = task.rows[max(index - 1, 0) : index + 2]
     yield (
-        f"settings for {task.model} with {size.texts:,} texts, {size.bytes / 1e6:.1f} MB; in "
+        f"settings for {task.model} with {size.texts:,} texts, {size.utf8_bytes / 1e6:.1f} MB; in "
         "parentheses those for less and for more text:"
     )
     for name, value in settings_of(task.rows[index], data, size).items():
@@ -127,7 +127,7 @@ def advice(data: DataConfig, size: CorpusSize) -> Iterator[str]:
 
 def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, Any]:
     """The settings of a row of the data's task, by section.name."""
-    tokens = size.bytes / BYTES_PER_TOKEN + size.texts  # each text ends with EOS
+    tokens = size.utf8_bytes / BYTES_PER_TOKEN + size.texts  # each text ends with EOS
     steps = max(500, 100 * round(row.epochs * tokens / (FILLED * row.batch_tokens) / 100))
     shared = len(data.sides) == 1 or size.one_script
     return {
@@ -153,7 +153,7 @@ def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, Any]:
 
 
 def _row(task: Task, size: CorpusSize) -> Row:
-    return next(row for row in task.rows if size.bytes <= row.megabytes * 1e6)
+    return next(row for row in task.rows if size.utf8_bytes <= row.megabytes * 1e6)
 
 
 def _shown(value: object) -> str:
