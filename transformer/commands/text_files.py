@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformer.config import Config, DataConfig
 from transformer.config.advice import advised
-from transformer.data.files import COMPRESSED, is_table
+from transformer.data.files import ending_of, is_table
 from transformer.data.languages import read_code
 from transformer.data.size import corpus_size
 from transformer.errors import UserError
@@ -36,7 +36,5 @@ def suited(config: Config) -> Config:
 
 
 def _language_in(name: str) -> str:
-    path = Path(name)
-    ending = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-    code = ending.removeprefix(".")
+    code = ending_of(Path(name)).removeprefix(".")
     return code if LANGUAGE.fullmatch(code) and read_code(code) else ""

@@ -148,8 +148,12 @@ def is_table(name: str) -> bool:
 
 def _separator(path: Path) -> str | None:
     """The separator of a table's columns; None for other files."""
-    ending = Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-    return SEPARATORS.get(ending)
+    return SEPARATORS.get(ending_of(path))
+
+
+def ending_of(path: Path) -> str:
+    """The ending of a file's name before that of its compression: .en of text.en.gz."""
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def _existing(setting: str, path: Path) -> Path:
