@@ -87,7 +87,7 @@ def test_an_error_is_shown_as_a_sentence(browser, client):
     with opened(browser, f"http://127.0.0.1:{client.port}", refused=True) as page:
         page.fill("#text", "the cat sees a dog " * 5)
         page.click("#go")
-        page.get_by_text("a sentence of 25 tokens is too long: 20 are read").wait_for()
+        page.get_by_text("a sentence of 25 tokens is too long: at most 20 are allowed").wait_for()
 
 
 @pytest.mark.parametrize("size", SIZES)
