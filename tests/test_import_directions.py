@@ -187,7 +187,8 @@ def test_config_imports_the_standard_library_alone():
 
 def test_the_command_line_and_all_below_it_import_neither_jax_nor_flax():
     heavy = {"jax", "flax", "jaxtyping", "numpy", "optax", "orbax"}
-    for name in ("transformer.config", "transformer.errors", "transformer.commands.command_line"):
+    light = ("config", "errors", "commands.command_line", "commands.text_files")
+    for name in map("transformer.{}".format, light):
         assert not {module.split(".")[0] for module in GRAPH[name]} & heavy
 
 

@@ -11,7 +11,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_it_proves_that_interruptions_change_nothing_and_leaves_nothing_behind(config, tmp_path):
-    result = run("train.py", config, "--run", tmp_path / "run", "--verify-resume")
+    words = [config, "--run", tmp_path / "run", "--train.steps", 2000]
+    words += ["--optimizer.cooldown-steps", 600]  # longer than what is trained
+    result = run("train.py", *words, "--verify-resume")
     assert result.returncode == 0, result.stderr
     *steps, verdict = result.stdout.splitlines()
     assert len(steps) == 4

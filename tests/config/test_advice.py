@@ -12,6 +12,7 @@ from transformer.config.advice import (
     CorpusSize,
     advice,
     advised,
+    settings_of,
     task_of,
 )
 from transformer.config.rules import check, doubts
@@ -39,12 +40,12 @@ def test_settings_for_any_amount_of_text_are_allowed_and_would_not_waste_the_run
 @pytest.mark.parametrize("task", [TRANSLATOR, LANGUAGE_MODEL, CLASSIFIER], ids=lambda t: t.model)
 def test_more_text_gets_a_larger_model_and_less_dropout(task):
     for smaller, larger in zip(task.rows, task.rows[1:]):
-        assert smaller.megabytes < larger.megabytes
+        assert smaller.max_megabytes < larger.max_megabytes
         assert smaller.epochs > larger.epochs
         assert smaller.dropout >= larger.dropout
         for name in ("layers", "d_model", "d_ff", "vocab_size", "batch_tokens"):
             assert getattr(smaller, name) <= getattr(larger, name)
-    assert task.rows[-1].megabytes == float("inf")
+    assert task.rows[-1].max_megabytes == float("inf")
 
 
 def test_training_has_the_epochs_of_the_row_whatever_the_length_of_the_texts():
@@ -57,6 +58,27 @@ def test_training_has_the_epochs_of_the_row_whatever_the_length_of_the_texts():
         assert steps * row.batch_tokens * 0.85 == pytest.approx(row.epochs * tokens, rel=0.02)
 
 
+@pytest.mark.parametrize("steps", [1, 10, 100, 100_000])
+def test_the_schedule_follows_the_updates_that_are_named(steps):
+    data, size = DATA["translator"][1], CorpusSize(30_000, 2_500_000)
+    named = {"train.steps": steps, "data.batch_tokens": 1000}
+    config = advised(Config(data=data), size, named)
+    check(config)
+    assert config.train.steps == steps
+    assert config.optimizer.cooldown_steps == steps // 2
+    assert config.optimizer.warmup_steps + config.optimizer.cooldown_steps <= max(steps, 1)
+
+
+def test_smaller_batches_are_more_updates():
+    data, size = DATA["translator"][1], CorpusSize(30_000, 2_500_000)
+    rows = TRANSLATOR.rows
+    usual, half = (
+        advised(Config(data=data), size, {"data.batch_tokens": n}).train.steps
+        for n in (rows[1].batch_tokens, rows[1].batch_tokens // 2)
+    )
+    assert half == pytest.approx(2 * usual, abs=100)
+
+
 @pytest.mark.parametrize("task, data", DATA.values(), ids=DATA)
 def test_what_is_printed_is_what_is_trained_with(task, data):
     size = CorpusSize(30_000, 2_500_000, one_script=False)
@@ -64,9 +86,18 @@ def test_what_is_printed_is_what_is_trained_with(task, data):
     head, *lines = advice(data, size)
     assert "30,000 texts, 2.5 MB" in head
     assert task.model in head
-    printed = dict(line.split()[:2] for line in lines if "." in line.split()[0])
-    assert printed["train.steps"] == f"{settings['train.steps']:,}"
-    assert printed["optimizer.name"] == settings["optimizer.name"]
-    for name, value in printed.items():
+    words = [line.split() for line in lines if "." in line.split()[0]]
+    assert [name for name, *_ in words] == [*settings_of(task.row(size), data, size)]
+    for name, value, *_ in words:
         assert value.replace(",", "") == str(settings[name])
-    assert any(line.startswith("  up to") and task.rows[0].evidence in line for line in lines)
+    index = task.rows.index(task.row(size))
+    for amount, row in zip(("this amount", "more text"), task.rows[index:]):
+        assert f"  evidence for {amount}: {row.evidence}" in lines
+
+
+def test_a_range_spans_the_rows_for_less_and_for_more_text():
+    lines = [*advice(DATA["translator"][1], CorpusSize(30_000, 2_500_000))]
+    [width] = [line.split() for line in lines if "model.d_model" in line]
+    assert width == ["model.d_model", "128", "(128", "to", "256)"]
+    [norm] = [line.split() for line in lines if "model.norm" in line]
+    assert norm == ["model.norm", "pre"]

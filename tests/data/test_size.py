@@ -16,13 +16,21 @@ def test_letters_decide_on_the_script():
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ("yes\tja\nno\tnein\n", CorpusSize(2, 6, True)),
-        ("yes\t\u0434\u0430\nno\t\u043d\u0435\u0442\n", CorpusSize(2, 10, False)),
-        ("yes\t1\nno\t0\n12\t\u0434\u0430\n", CorpusSize(3, 7, False)),
+        ("yes\tja\nno\tnein\n", CorpusSize(2, 5, True)),
+        ("yes\t\u0434\u0430\nno\t\u043d\u0435\u0442\n", CorpusSize(2, 5, False)),
+        ("yes\t1\nno\t0\n12\t\u0434\u0430\n", CorpusSize(3, 6, False)),
         ("1\t2\n", CorpusSize(1, 1, True)),
     ],
 )
-def test_the_longer_side_counts_in_bytes(tmp_path, rows, expected):
+def test_the_side_with_fewer_bytes_counts(tmp_path, rows, expected):
     table = tmp_path / "pairs.tsv"
     table.write_text(rows, encoding="utf-8")
     assert corpus_size(DataConfig(dataset="", train_files=(str(table),))) == expected
+
+
+def test_of_one_side_that_side_counts_and_of_a_classifier_its_text(tmp_path):
+    table = tmp_path / "questions.tsv"
+    table.write_text("who\t1\nwhere is it\t0\n", encoding="utf-8")
+    one_side = {"dataset": "", "train_files": (str(table),), "source": "en", "target": ""}
+    assert corpus_size(DataConfig(**one_side)) == CorpusSize(2, 14)
+    assert corpus_size(DataConfig(**one_side, label_column=2)) == CorpusSize(2, 14)

@@ -52,6 +52,8 @@ OnError = Annotated[
         'object with "error", and continue.'
     ),
 ]
+TRAIN = "python train.py"
+
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 5, 24 * 60 * 60
 """Of processes that train together, in seconds: a process at work may be silent for some."""
 
@@ -190,24 +192,23 @@ class GenerateCommand:
 
 def parse_train(words: list[str]) -> TrainCommand:
     """The checked command, its run folder named. The config file's settings are the defaults."""
-    _first_word(words, "python train.py CONFIG [--settings]")
+    _first_word(words, f"{TRAIN} CONFIG_OR_FILES [--settings]")
     inputs = tuple(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    run = Path(_last_value("--run", words) or _default_run(inputs))
-    config = _config_of(inputs, words, run)
+    if not inputs:
+        _parse(TrainCommand, words, TrainCommand(tyro.MISSING, Config()), TRAIN)
+        raise UserError(
+            "name a config file, such as configs/quickstart.py, or text files to train on "
+            f"(all settings: {TRAIN} --help)"
+        )
+    default = TrainCommand(tuple(map(Path, inputs)), Config(), _default_run(inputs[0]))
+    run = Path(_last_value("--run", words) or default.run)
+    config = _config_of(default, words, run)
     from_run = _last_value("--from", words)
-    if inputs and from_run:
+    if from_run:
         # A run that has begun has taken over already.
         other = run if has_checkpoints(run) else Path(from_run)
         config = taking_over(config, from_run, load_run_config(other))
-    default = TrainCommand(tuple(map(Path, inputs)) or tyro.MISSING, config)
-    if inputs:
-        default = dataclasses.replace(default, run=_default_run(inputs))
-    command = _parse(TrainCommand, words, default, prog="python train.py")
-    if not inputs:
-        raise UserError(
-            "name a config file, such as configs/quickstart.py, or text files to train on "
-            "(all settings: python train.py --help)"
-        )
+    command = _parse(TrainCommand, words, dataclasses.replace(default, settings=config), TRAIN)
     if from_run:
         _check_taken_over(command, config)
     timeouts = {"partner": command.partner_timeout, "stall": command.stall_timeout}
@@ -228,30 +229,39 @@ def parse_train(words: list[str]) -> TrainCommand:
     )
 
 
-def _default_run(inputs: tuple[str, ...]) -> Path:
+def _default_run(first: str) -> Path:
     """runs/NAME for configs/NAME.py, and for NAME.en.gz."""
-    if not inputs:
-        return Path("runs")
-    path = Path(inputs[0])
+    path = Path(first)
     name = path.stem if path.suffix == ".py" else path.name.lstrip(".").partition(".")[0]
     return Path("runs") / name
 
 
-def _config_of(inputs: tuple[str, ...], words: list[str], run: Path) -> Config:
+def _config_of(default: TrainCommand, words: list[str], run: Path) -> Config:
     """The config file's, the one that suits text files, or that of a run on them that has begun."""
-    if not inputs:
-        return Config()
-    first = Path(inputs[0])
+    first, *others = default.inputs
     if first.suffix == ".py" or not (first.suffix or first.is_file()):
-        if inputs[1:]:
-            raise UserError(f"{' '.join(inputs)}: name one config file, or text files alone")
+        if others:
+            raise UserError(
+                f"{' '.join(map(str, default.inputs))}: name one config file, or text files alone"
+            )
         return load_config(first)
-    if has_checkpoints(run):
-        return without_derived(load_run_config(run)).with_settings({"data.train_files": inputs})
     from transformer.commands.text_files import data_of, suited
 
-    default = TrainCommand(tuple(map(Path, inputs)), Config(data=data_of(inputs)))
-    return suited(_parse(TrainCommand, words, default, prog="python train.py").settings)
+    data = data_of(tuple(map(str, default.inputs)))
+    if has_checkpoints(run):
+        sides = {f"data.{side}": getattr(data, side) for side in ("source", "target")}
+        files = {"data.dataset": "", "data.train_files": data.train_files}
+        kept = without_derived(load_run_config(run))
+        return kept.with_settings(files | sides if data.sides else files)
+    config = _parse(
+        TrainCommand, words, dataclasses.replace(default, settings=Config(data=data)), TRAIN
+    ).settings
+    named = {
+        f"{section}.{name}": value
+        for section in ("data", "train")
+        for name, value in named_settings(words, section, vars(getattr(config, section))).items()
+    }
+    return suited(config, named)
 
 
 def _require(package: str, option: str, extra: str) -> None:

@@ -1,40 +1,56 @@
 """`train.py FILES`: training data without a config file."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from transformer.config import Config, DataConfig
 from transformer.config.advice import advised
-from transformer.data.files import ending_of, is_table
+from transformer.data.files import ending_of, existing, is_table
 from transformer.data.languages import read_code
 from transformer.data.size import corpus_size
 from transformer.errors import UserError
 
-LANGUAGE = re.compile(r"[a-z]{2}([-_][A-Za-z]+)?")
-"""What may be a language at the end of a file's name; of three letters, `txt` would be one too."""
+LANGUAGE = re.compile(r"[a-z]{2}([-_][A-Z]{2})?|[a-z]{2,3}[-_][A-Z][a-z]{3}")
+"""What may be a language at the end of a file's name, such as de, pt_BR or zho_Hans; of three
+letters, `txt` would be one too."""
 
 
 def data_of(files: tuple[str, ...]) -> DataConfig:
     """Text files, whose names say the languages (text.en.gz), or tables, whose names say none. A
-    text file alone is the target side, as one stream."""
-    languages = ["" if is_table(name) else _language_in(name) for name in files]
-    source, target = languages[:2] if len(files) > 1 else ("", languages[0])
-    stream = len(files) == 1 and not is_table(files[0])
-    return DataConfig(dataset="", train_files=files, source=source, target=target, windows=stream)
+    text file alone is the target side, as one stream. Raises UserError for a missing file."""
+    for name in files:
+        existing("data.train_files", Path(name).expanduser())
+    languages = _languages_in(files)
+    source, target = languages[:2] if len(languages) > 1 else ["", "", *languages][-2:]
+    if source == target:
+        source = target = ""
+    is_stream = len(files) == len(languages) == 1
+    return DataConfig(
+        dataset="", train_files=files, source=source, target=target, windows=is_stream
+    )
 
 
-def suited(config: Config) -> Config:
-    """`config` with the settings that suit its data. Raises UserError for data that cannot be read,
-    or whose languages are unknown."""
+def suited(config: Config, named: Mapping[str, Any]) -> Config:
+    """`config` with the settings that suit its data; those that are `named` are given by the user.
+    Raises UserError for data that cannot be read, or whose languages are unknown."""
     data = config.data
-    if not data.sides:
+    languages = _languages_in(data.train_files)
+    if not data.sides or (len(data.sides) == 1 and len({*languages}) > 1):
         raise UserError(
-            f"the languages of {' '.join(data.train_files)} are unknown: add --data.source and "
-            "--data.target, or one of them for text of one side"
+            f"the names of {' '.join(data.train_files)} do not tell the languages: add "
+            "--data.source and --data.target, or one of them for text of one side"
         )
-    return advised(config, corpus_size(data))
+    if data.swap_files and any(languages):
+        raise UserError(
+            "data.swap_files contradicts the languages in the names of the files: name the files "
+            "in the other order instead"
+        )
+    return advised(config, corpus_size(data), named)
 
 
-def _language_in(name: str) -> str:
-    code = ending_of(Path(name)).removeprefix(".")
-    return code if LANGUAGE.fullmatch(code) and read_code(code) else ""
+def _languages_in(files: tuple[str, ...]) -> list[str]:
+    """The language at the end of the name of each text file, "" of none."""
+    codes = [ending_of(Path(name)).removeprefix(".") for name in files if not is_table(name)]
+    return [code if LANGUAGE.fullmatch(code) and read_code(code) else "" for code in codes]

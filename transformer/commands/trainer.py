@@ -98,7 +98,7 @@ class Trainer:
         return (
             f"run folder  {self.command.run}\n"
             f"devices     {devices.describe()}, {config.model.dtype}\n"
-            + "settings    chosen by the amount of text (--doctor prints them)\n"
+            + "settings    chosen by the amount of text (--print-config prints all)\n"
             * (self.command.inputs[0].suffix != ".py")
             + f"model       {count_params(state.params):,} parameters\n"
             f"data        {len(data.training.pairs):,} {noun} "

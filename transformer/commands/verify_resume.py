@@ -19,8 +19,9 @@ KILL_AT, STOP_AT = "update 25/", "update 30:"
 written; and at which it is stopped, one update later, between two checkpoints."""
 
 SETTINGS = [
-    f"--train.steps={STEPS}", f"--train.validate-every={VALIDATE_EVERY}",
-    f"--train.log-every={LOG_EVERY}", "--no-verify-resume", "--no-profile", "--wandb=",
+    f"--train.steps={STEPS}", f"--optimizer.cooldown-steps={STEPS // 4}",
+    f"--train.validate-every={VALIDATE_EVERY}", f"--train.log-every={LOG_EVERY}",
+    "--no-verify-resume", "--no-profile", "--wandb=",
 ]  # fmt: skip
 DIFFERS = ("seconds", "tokens_per_second")
 """Fields of metrics.jsonl that depend on the clock."""

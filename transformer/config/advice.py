@@ -1,4 +1,4 @@
-"""Settings that suit a corpus, by its task and its amount of text, each with its evidence.
+"""Settings that suit a corpus, by its task and its amount of text, with the evidence for them.
 
 `python train.py FILES` trains with them, and `--doctor` prints them. The optimizer is Muon, which
 needs two thirds of Adam's updates on the phrasebook (docs/experiments.md). The less text, the
@@ -8,17 +8,26 @@ https://arxiv.org/abs/2011.02266), and the best vocabularies have 1,000 tokens f
 32,000 or more for millions (Gowda and May, 2020, https://arxiv.org/abs/2004.02334).
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from transformer.config.settings import Config, DataConfig
 
 BYTES_PER_TOKEN = 4.5
-"""Bytes (UTF-8) per token, roughly: 5 in English and German, 4 in Chinese."""
+"""Bytes (UTF-8) per token, roughly: 5 in English and German, 4 in Chinese. Cyrillic letters have
+two bytes and Devanagari three, so the side of a pair with fewer bytes counts."""
 
 FILLED = 0.85
 """The fraction of the positions of a batch that hold tokens, roughly; the others are padding."""
+
+VOCABULARY_GROWTH = 5.8
+"""Most tokens of a vocabulary, divided by the square root of the bytes. SentencePiece finds pieces
+for 600 to 950 tokens in 10 KB of English, Japanese or Chinese, and for 1,860 to 3,900 in 90 KB."""
+
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class CorpusSize:
     """How much training text there is.
 
     texts       pairs, or texts of one side
-    utf8_bytes  bytes of the longer side
+    utf8_bytes  bytes of the side that has fewer
     one_script  whether both sides are mostly in the same script
     """
 
@@ -37,10 +46,11 @@ class CorpusSize:
 
 @dataclass(frozen=True)
 class Row:
-    """Settings for corpora of up to `megabytes`; `layers` are those of each stack, and `epochs`
-    are passes over the corpus."""
+    """Settings for corpora of up to `max_megabytes`; `layers` are those of each stack, and `epochs`
+    are passes over the corpus. `evidence` says what they were taken from, or that they were not
+    measured."""
 
-    megabytes: float
+    max_megabytes: float
     layers: int
     d_model: int
     num_heads: int
@@ -61,9 +71,12 @@ class Task:
     rows: tuple[Row, ...]
     settings: Mapping[str, Any]
 
+    def row(self, size: CorpusSize) -> Row:
+        """The one for this amount of text."""
+        return next(row for row in self.rows if size.utf8_bytes <= row.max_megabytes * 1e6)
 
-INFINITE = float("inf")
 
+# MB, layers, d_model, heads, d_ff, dropout, vocabulary, tokens per batch, epochs, evidence
 TRANSLATOR = Task(
     "a translator",
     (
@@ -71,7 +84,7 @@ TRANSLATOR = Task(
         Row(3, 4, 128, 4, 256, 0.3, 8000, 4096, 35, "configs/multi30k.py, half of its updates"),
         Row(20, 4, 256, 4, 512, 0.3, 8000, 4096, 16, "not measured yet"),
         Row(200, 6, 256, 4, 1024, 0.2, 16_000, 8192, 10, "not measured yet"),
-        Row(INFINITE, 6, 512, 8, 2048, 0.1, 32_000, 25_000, 4, "the paper's base model"),
+        Row(math.inf, 6, 512, 8, 2048, 0.1, 32_000, 25_000, 4, "the paper's base model"),
     ),
     {"decode.beam_size": 5, "decode.alpha": 1.0, "decode.normalisation": "length"},
 )
@@ -80,7 +93,7 @@ LANGUAGE_MODEL = Task(
     (
         Row(3, 4, 128, 4, 512, 0.1, 1000, 2048, 15, "model of configs/lm_quickstart.py"),
         Row(50, 6, 256, 4, 1024, 0.1, 8000, 8192, 10, "not measured yet"),
-        Row(INFINITE, 12, 768, 12, 3072, 0.1, 32_000, 32_768, 2, "the sizes of GPT-2"),
+        Row(math.inf, 12, 768, 12, 3072, 0.1, 32_000, 32_768, 2, "the sizes of GPT-2"),
     ),
     {"train.label_smoothing": 0.0},
 )
@@ -88,7 +101,7 @@ CLASSIFIER = Task(
     "a classifier",
     (
         Row(3, 2, 128, 4, 256, 0.3, 4000, 2048, 20, "TREC, 5,452 questions: 82 % on held-out ones"),
-        Row(INFINITE, 4, 256, 4, 1024, 0.1, 16_000, 4096, 5, "not measured yet"),
+        Row(math.inf, 4, 256, 4, 1024, 0.1, 16_000, 4096, 5, "not measured yet"),
     ),
     {"train.best_by": "accuracy"},
 )
@@ -101,34 +114,41 @@ def task_of(data: DataConfig) -> Task:
     return TRANSLATOR if len(data.sides) == 2 else LANGUAGE_MODEL
 
 
-def advised(config: Config, size: CorpusSize) -> Config:
-    """`config` with the settings that suit its data."""
-    task = task_of(config.data)
-    return config.with_settings(settings_of(_row(task, size), config.data, size))
+def advised(config: Config, size: CorpusSize, named: Mapping[str, Any] = NONE) -> Config:
+    """`config` with the settings that suit its data; the schedule follows from those settings that
+    are `named` (by section.name), which the caller applies."""
+    row = task_of(config.data).row(size)
+    return config.with_settings(settings_of(row, config.data, size, named))
 
 
 def advice(data: DataConfig, size: CorpusSize) -> Iterator[str]:
-    """The settings as text, with the range that they span in the rows for less and for more text,
-    and the evidence for each row."""
+    """The settings as text, with their range over the rows for less and for more text, and the
+    evidence for each row."""
     task = task_of(data)
-    index = task.rows.index(_row(task, size))
+    index = task.rows.index(task.row(size))
     near = task.rows[max(index - 1, 0) : index + 2]
     yield (
-        f"settings for {task.model} with {size.texts:,} texts, {size.utf8_bytes / 1e6:.1f} MB; in "
-        "parentheses those for less and for more text:"
+        f"settings that suit {task.model} with {size.texts:,} texts, {size.utf8_bytes / 1e6:.1f} "
+        "MB; in parentheses their range over the rows for less and for more text:"
     )
     for name, value in settings_of(task.rows[index], data, size).items():
         others = [settings_of(row, data, size)[name] for row in near]
         span = f"({_shown(min(others))} to {_shown(max(others))})" if len({*others}) > 1 else ""
         yield f"  {name:24} {_shown(value):>8} {span}".rstrip()
     for row in near:
-        yield f"  up to {row.megabytes:,g} MB: {row.evidence}"
+        at = task.rows.index(row)
+        amount = ("less text", "this amount", "more text")[1 + (at > index) - (at < index)]
+        yield f"  evidence for {amount}: {row.evidence}"
 
 
-def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, Any]:
+def settings_of(
+    row: Row, data: DataConfig, size: CorpusSize, named: Mapping[str, Any] = NONE
+) -> dict[str, Any]:
     """The settings of a row of the data's task, by section.name."""
+    batch_tokens = named.get("data.batch_tokens", row.batch_tokens)
     tokens = size.utf8_bytes / BYTES_PER_TOKEN + size.texts  # each text ends with EOS
-    steps = max(500, 100 * round(row.epochs * tokens / (FILLED * row.batch_tokens) / 100))
+    updates = row.epochs * tokens / (FILLED * batch_tokens)
+    steps = named.get("train.steps", max(500, 100 * round(updates / 100)))
     shared = len(data.sides) == 1 or size.one_script
     return {
         "model.encoder_layers": row.layers * bool(data.source),
@@ -139,21 +159,19 @@ def settings_of(row: Row, data: DataConfig, size: CorpusSize) -> dict[str, Any]:
         "model.dropout": row.dropout,
         "model.norm": "pre",
         "model.tying": "all" if shared else "target",
-        "data.vocab_size": row.vocab_size,
+        "data.vocab_size": min(
+            row.vocab_size, math.ceil(VOCABULARY_GROWTH * math.sqrt(size.utf8_bytes))
+        ),
         "data.shared_vocabulary": shared,
-        "data.batch_tokens": row.batch_tokens,
+        "data.batch_tokens": batch_tokens,
         "optimizer.name": "muon",
         "optimizer.scale": 1.8,
-        "optimizer.warmup_steps": steps // 8,
+        "optimizer.warmup_steps": max(1, min(steps // 2, max(200, steps // 8))),
         "optimizer.cooldown_steps": steps // 2,
         "train.steps": steps,
-        "train.validate_every": steps // 8,
+        "train.validate_every": min(2000, math.ceil(steps / 8)),
         **task_of(data).settings,
     }
-
-
-def _row(task: Task, size: CorpusSize) -> Row:
-    return next(row for row in task.rows if size.utf8_bytes <= row.megabytes * 1e6)
 
 
 def _shown(value: object) -> str:

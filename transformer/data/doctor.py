@@ -1,6 +1,6 @@
 """What is wrong with a corpus, before hours are spent on it: counts and examples, no changes.
 
-It takes one pass over the text, and the token ids that training uses anyway.
+It takes two passes over the text, and the token ids that training uses anyway.
 """
 
 import unicodedata

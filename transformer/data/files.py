@@ -61,7 +61,7 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
                 "file, or one .tsv or .csv file, for each corpus"
             )
-        found.append(tuple(_existing(setting, Path(name).expanduser()) for name in corpus))
+        found.append(tuple(existing(setting, Path(name).expanduser()) for name in corpus))
     return found
 
 
@@ -138,7 +138,7 @@ def not_in_dataset(data: DataConfig, setting: str, known: Iterable[str]) -> User
 
 def read_lines(setting: str, name: str) -> list[str]:
     """The lines of one text file. Raises UserError naming the setting, or the line."""
-    return list(file_lines(_existing(setting, Path(name).expanduser())))
+    return list(file_lines(existing(setting, Path(name).expanduser())))
 
 
 def is_table(name: str) -> bool:
@@ -156,7 +156,8 @@ def ending_of(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def _existing(setting: str, path: Path) -> Path:
+def existing(setting: str, path: Path) -> Path:
+    """The path of a file that can be opened. Raises UserError naming the setting."""
     if path.is_dir():
         raise UserError(f"{setting}: {path} is a folder; name the files in it")
     if not path.is_file():

@@ -6,7 +6,9 @@ from collections import Counter
 from transformer.config import DataConfig
 from transformer.config.advice import CorpusSize
 from transformer.data.corpus import read_pairs
-from transformer.data.summary import SAMPLE
+
+SAMPLE = 2_000
+"""Pairs whose text is examined."""
 
 EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "IDEOGRAPHIC")
 """Scripts that are mixed in one sentence."""
@@ -24,7 +26,8 @@ def corpus_size(data: DataConfig) -> CorpusSize:
         texts += 1
     del scripts[0][""], scripts[1][""]  # of texts without letters
     usual = {most_common(counts) for counts in scripts} - {""}
-    return CorpusSize(texts, max(sizes), len(usual) < 2)
+    sides = [size for name, size in zip(("source", "target"), sizes) if name in data.sides]
+    return CorpusSize(texts, min(sides), len(usual) < 2)
 
 
 def script_of(text: str) -> str:

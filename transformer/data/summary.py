@@ -12,6 +12,7 @@ from jaxtyping import UInt64
 
 from transformer.config import DataConfig
 from transformer.data.alignment import alignment_warning
+from transformer.data.size import SAMPLE
 from transformer.data.storage import hash_partitions, slices
 from transformer.data.token_store import Sentences, TokenPairs
 from transformer.model.batch import UNK
@@ -24,9 +25,6 @@ EMPTY, LONG, REPEATED, EQUAL, UNTAGGED = (
     "whose source has no target tag of the vocabulary",
 )
 """What is counted of pairs."""
-
-SAMPLE = 2_000
-"""Pairs whose text is examined."""
 
 NOTICEABLE = 0.1
 """The fraction of them that must seem cut or escaped by another tool to be mentioned."""
