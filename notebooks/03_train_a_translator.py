@@ -272,7 +272,9 @@ from transformer.data.token_store import encoded
 from transformer.training.optimizer import learning_rate
 from transformer.training.step import apply_gradients, gradients, init_state, update
 
-still = replace(config, model=replace(config.model, dropout=0.0))  # so that both draw nothing
+# Both draw nothing without dropout. Adam, since its first moment is a tenth of the gradient.
+model, optimizer = replace(config.model, dropout=0.0), replace(config.optimizer, name="adam")
+still = replace(config, model=model, optimizer=optimizer)
 rate = learning_rate(config, 1)
 count = jax.local_device_count()
 tokens = encoded(config.data, tokenizers, pairs)

@@ -138,8 +138,9 @@ FILES = [
 ]  # fmt: skip
 SMALL = [
     "--model.d-model", "96", "--model.d-ff", "192",
-    "--model.norm", "post", "--data.vocab-size", "900", "--data.batch-tokens", "1536",
-    "--data.num-buckets", "2", "--optimizer.warmup-steps", "200",
+    "--model.norm", "post", "--model.dropout", "0.1", "--data.vocab-size", "900",
+    "--data.batch-tokens", "1536", "--data.num-buckets", "2", "--optimizer.name", "adam",
+    "--optimizer.scale", "1", "--optimizer.warmup-steps", "200",
     "--optimizer.cooldown-steps", "200", "--train.steps", "500",
     "--train.validate-every", "100", "--train.log-every", "50",
     "--decode.normalisation", "length", "--decode.alpha", "1",
@@ -243,7 +244,7 @@ command("eval.py", imported, *test, "--decode.max-extra-length", "30")
 # %%
 tuned = home / "tuned"
 TUNING = [
-    "--optimizer.scale", "0.05", "--optimizer.warmup-steps", "50",
+    "--optimizer.name", "adam", "--optimizer.scale", "0.05", "--optimizer.warmup-steps", "50",
     "--optimizer.cooldown-steps", "100", "--train.steps", "200", "--train.validate-every", "100",
     "--data.batch-tokens", "1536", "--data.num-buckets", "2",
 ]  # fmt: skip
