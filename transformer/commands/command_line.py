@@ -200,7 +200,7 @@ def parse_train(words: list[str]) -> TrainCommand:
             "name a config file, such as configs/quickstart.py, or text files to train on "
             f"(all settings: {TRAIN} --help)"
         )
-    default = TrainCommand(tuple(map(Path, inputs)), Config(), _default_run(inputs[0]))
+    default = TrainCommand(tuple(map(Path, inputs)), Config(), _default_run(Path(inputs[0])))
     run = Path(_last_value("--run", words) or default.run)
     config = _config_of(default, words, run)
     from_run = _last_value("--from", words)
@@ -229,17 +229,21 @@ def parse_train(words: list[str]) -> TrainCommand:
     )
 
 
-def _default_run(first: str) -> Path:
+def is_config(path: Path) -> bool:
+    """Whether the first input of train.py names a config file; otherwise all are text files."""
+    return path.suffix == ".py" or not (path.suffix or path.is_file())
+
+
+def _default_run(first: Path) -> Path:
     """runs/NAME for configs/NAME.py, and for NAME.en.gz."""
-    path = Path(first)
-    name = path.stem if path.suffix == ".py" else path.name.lstrip(".").partition(".")[0]
+    name = first.stem if is_config(first) else first.name.lstrip(".").partition(".")[0]
     return Path("runs") / name
 
 
 def _config_of(default: TrainCommand, words: list[str], run: Path) -> Config:
     """The config file's, the one that suits text files, or that of a run on them that has begun."""
     first, *others = default.inputs
-    if first.suffix == ".py" or not (first.suffix or first.is_file()):
+    if is_config(first):
         if others:
             raise UserError(
                 f"{' '.join(map(str, default.inputs))}: name one config file, or text files alone"

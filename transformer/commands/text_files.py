@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer.config import Config, DataConfig
 from transformer.config.advice import advised
-from transformer.data.files import ending_of, existing, is_table
+from transformer.data.files import existing, is_table, without_compression
 from transformer.data.languages import read_code
 from transformer.data.size import corpus_size
 from transformer.errors import UserError
@@ -21,7 +21,7 @@ def data_of(files: tuple[str, ...]) -> DataConfig:
     """Text files, whose names say the languages (text.en.gz), or tables, whose names say none. A
     text file alone is the target side, as one stream. Raises UserError for a missing file."""
     for name in files:
-        existing("data.train_files", Path(name).expanduser())
+        existing("data.train_files", name)
     languages = _languages_in(files)
     source, target = languages[:2] if len(languages) > 1 else ["", "", *languages][-2:]
     if source == target:
@@ -52,5 +52,6 @@ def suited(config: Config, named: Mapping[str, Any]) -> Config:
 
 def _languages_in(files: tuple[str, ...]) -> list[str]:
     """The language at the end of the name of each text file, "" of none."""
-    codes = [ending_of(Path(name)).removeprefix(".") for name in files if not is_table(name)]
+    texts = [without_compression(Path(name)) for name in files if not is_table(name)]
+    codes = [path.suffix.removeprefix(".") for path in texts]
     return [code if LANGUAGE.fullmatch(code) and read_code(code) else "" for code in codes]

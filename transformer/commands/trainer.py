@@ -10,7 +10,7 @@ from typing import NoReturn
 from jax.sharding import Mesh
 
 from transformer import __version__
-from transformer.commands.command_line import TrainCommand
+from transformer.commands.command_line import TrainCommand, is_config
 from transformer.commands.start import Log, StartingPoint
 from transformer.data.batching import (
     Position,
@@ -99,7 +99,7 @@ class Trainer:
             f"run folder  {self.command.run}\n"
             f"devices     {devices.describe()}, {config.model.dtype}\n"
             + "settings    chosen by the amount of text (--print-config prints all)\n"
-            * (self.command.inputs[0].suffix != ".py")
+            * (not is_config(self.command.inputs[0]))
             + f"model       {count_params(state.params):,} parameters\n"
             f"data        {len(data.training.pairs):,} {noun} "
             f"({plan.left_out:,} left out), {epoch.batches_per_epoch:,} updates an epoch, "

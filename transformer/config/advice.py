@@ -126,19 +126,19 @@ def advice(data: DataConfig, size: CorpusSize) -> Iterator[str]:
     evidence for each row."""
     task = task_of(data)
     index = task.rows.index(task.row(size))
-    near = task.rows[max(index - 1, 0) : index + 2]
+    near = range(max(index - 1, 0), min(index + 2, len(task.rows)))
+    nearby = [settings_of(task.rows[n], data, size) for n in near]
     yield (
         f"settings that suit {task.model} with {size.texts:,} texts, {size.utf8_bytes / 1e6:.1f} "
         "MB; in parentheses their range over the rows for less and for more text:"
     )
     for name, value in settings_of(task.rows[index], data, size).items():
-        others = [settings_of(row, data, size)[name] for row in near]
+        others = [settings[name] for settings in nearby]
         span = f"({_shown(min(others))} to {_shown(max(others))})" if len({*others}) > 1 else ""
         yield f"  {name:24} {_shown(value):>8} {span}".rstrip()
-    for row in near:
-        at = task.rows.index(row)
-        amount = ("less text", "this amount", "more text")[1 + (at > index) - (at < index)]
-        yield f"  evidence for {amount}: {row.evidence}"
+    amounts = {index - 1: "less text", index: "this amount", index + 1: "more text"}
+    for n in near:
+        yield f"  evidence for {amounts[n]}: {task.rows[n].evidence}"
 
 
 def settings_of(

@@ -61,7 +61,7 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
                 f"{setting}: {corpus[0]} has no target file after it; name a source and a target "
                 "file, or one .tsv or .csv file, for each corpus"
             )
-        found.append(tuple(existing(setting, Path(name).expanduser()) for name in corpus))
+        found.append(tuple(existing(setting, name) for name in corpus))
     return found
 
 
@@ -138,7 +138,7 @@ def not_in_dataset(data: DataConfig, setting: str, known: Iterable[str]) -> User
 
 def read_lines(setting: str, name: str) -> list[str]:
     """The lines of one text file. Raises UserError naming the setting, or the line."""
-    return list(file_lines(existing(setting, Path(name).expanduser())))
+    return list(file_lines(existing(setting, name)))
 
 
 def is_table(name: str) -> bool:
@@ -148,16 +148,17 @@ def is_table(name: str) -> bool:
 
 def _separator(path: Path) -> str | None:
     """The separator of a table's columns; None for other files."""
-    return SEPARATORS.get(ending_of(path))
+    return SEPARATORS.get(without_compression(path).suffix)
 
 
-def ending_of(path: Path) -> str:
-    """The ending of a file's name before that of its compression: .en of text.en.gz."""
-    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+def without_compression(path: Path) -> Path:
+    """The path without the ending of its compression: text.en of text.en.gz."""
+    return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
-def existing(setting: str, path: Path) -> Path:
+def existing(setting: str, name: str) -> Path:
     """The path of a file that can be opened. Raises UserError naming the setting."""
+    path = Path(name).expanduser()
     if path.is_dir():
         raise UserError(f"{setting}: {path} is a folder; name the files in it")
     if not path.is_file():

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
-from transformer.data.files import COMPRESSED, corpora, is_table, read_lines
+from transformer.data.files import corpora, is_table, read_lines, without_compression
 from transformer.data.languages import same_language
 from transformer.errors import UserError
 
@@ -114,4 +114,4 @@ def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) ->
 
 def _stem(path: Path) -> str:
     """The name of a file without its suffix, and without that of its compression."""
-    return (path.with_suffix("") if path.suffix in COMPRESSED else path).stem
+    return without_compression(path).stem
