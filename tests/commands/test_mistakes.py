@@ -95,6 +95,7 @@ MISTAKES = [
     ),
     ("train.py configs/smal.py", ["no config file configs/smal.py", "large.py", "small.py"]),
     ("train.py nowhere/small.py", ["no config file nowhere/small.py", "configs/small.py"]),
+    ("train.py configs", ["configs is a folder: name a config file"]),
     ("train.py configs/broken.py", ["fails with", "Konfig"]),
     ("train.py configs/empty.py", ["must define `config = Config(...)`"]),
     # settings
@@ -104,7 +105,6 @@ MISTAKES = [
     (f"{SMALL} --model.num-heads 7", ["model.d_model (16)", "multiple of model.num_heads (7)"]),
     (f"{SMALL} --model.dropout 1.5", ["model.dropout (1.5)", "below 1"]),
     (f"{SMALL} --train.steps 0", ["train.steps (0)", "at least 1"]),
-    (f"{SMALL} --data.vocab-size 4000 --data.tokenizer bpe", ["data.vocab_size (4000)", "at most"]),
     (f"{SMALL} --plan h200", ["unknown target 'h200'", "h100", "v5e"]),
     (f"{SMALL} --plan v5e:four", ["v5e:four", "needs a topology such as '2x2'"]),
     (f"{SMALL} --plan h100:2x2", ["h100:2x2", "needs a topology such as '1'"]),
@@ -193,6 +193,7 @@ MISTAKES = [
     ("eval.py runs/classes --lowercased", ["runs/classes is not a translator", "--lowercased"]),
     ("translate.py runs/frist", ["runs/frist is not a run", "runs/first"]),
     ("translate.py runs/first --beam 3", ["--beam"]),
+    ("translate.py runs/first two.en", ["two.en is no setting", "runs/first < two.en"]),
     ("translate.py runs/no-checkpoint", ["runs/no-checkpoint has no checkpoint yet"]),
     ("translate.py runs/other-vocabulary", ["another vocabulary"]),
     (

@@ -74,7 +74,7 @@ def test_several_files_of_references_take_the_place_of_one(files):
     [test_set] = in_files(DATA, ["a.en", "a.de"])
     found = with_references(test_set, ["1", "2"])
     assert found.pairs == [("one", "EINS"), ("two", "ZWEI")]
-    assert (found.more_references, found.name) == ((["I", "II"],), test_set.name)
+    assert (found.more_references, found.name) == ((["I", "II"],), f"{test_set.name} with 1 2")
     assert with_references(test_set, ["2"]).more_references == ()
     with pytest.raises(UserError, match=r"--references: 3 has 1 lines, and a\.en .* 2 sentences"):
         with_references(test_set, ["1", "3"])

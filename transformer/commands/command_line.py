@@ -372,6 +372,7 @@ def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
 
 def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
     """Raises UserError for a run that is not a translator, and options that exclude each other."""
+    _refuse_files(words, "translate.py")
     command, config = parse_with_run(TranslateCommand, words, prog="python translate.py")
     run, nbest, beam = command.run, command.nbest, config.decode.beam_size
     if len(config.data.sides) == 1:
@@ -385,6 +386,13 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
     return command, config
 
 
+def _refuse_files(words: list[str], script: str) -> None:
+    """Raises UserError for a second word that is no setting: text is read from standard input."""
+    if len(words) > 1 and not words[1].startswith("-"):
+        run, file = words[:2]
+        raise UserError(f"{file} is no setting; text is read like this: {script} {run} < {file}")
+
+
 def member(name: str) -> tuple[Path, str]:
     """A run and its checkpoint, of RUN or RUN:CHECKPOINT."""
     run, colon, checkpoint = name.rpartition(":")
@@ -395,6 +403,7 @@ def member(name: str) -> tuple[Path, str]:
 
 def parse_generate(words: list[str]) -> tuple[GenerateCommand, Config]:
     """Raises UserError for a run that is a translator, and for settings without an effect."""
+    _refuse_files(words, "generate.py")
     command, config = parse_with_run(GenerateCommand, words, prog="python generate.py")
     run, settings = command.run, command.generate
     samples, beam = settings.samples, settings.beam_size

@@ -23,10 +23,6 @@ two bytes and Devanagari three, so the side of a pair with fewer bytes counts.""
 FILLED = 0.85
 """The fraction of the positions of a batch that hold tokens, roughly; the others are padding."""
 
-VOCABULARY_GROWTH = 5.8
-"""Most tokens of a vocabulary, divided by the square root of the bytes. SentencePiece finds pieces
-for 600 to 950 tokens in 10 KB of English, Japanese or Chinese, and for 1,860 to 3,900 in 90 KB."""
-
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -159,9 +155,7 @@ def settings_of(
         "model.dropout": row.dropout,
         "model.norm": "pre",
         "model.tying": "all" if shared else "target",
-        "data.vocab_size": min(
-            row.vocab_size, math.ceil(VOCABULARY_GROWTH * math.sqrt(size.utf8_bytes))
-        ),
+        "data.vocab_size": row.vocab_size,
         "data.shared_vocabulary": shared,
         "data.batch_tokens": batch_tokens,
         "optimizer.name": "muon",

@@ -24,6 +24,8 @@ def load_config(path: str | Path) -> Config:
     sets a derived field.
     """
     path = Path(path)
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a config file, or text files to train on")
     if not path.is_file():
         folder = path.parent if path.parent.name and path.parent.is_dir() else Path("configs")
         found = sorted(str(file) for file in folder.glob("*.py"))

@@ -66,7 +66,8 @@ def with_references(test_set: TestSet, names: Sequence[str]) -> TestSet:
                 "other"
             )
     pairs = [(source, reference) for (source, _), reference in zip(test_set.pairs, columns[0])]
-    return replace(test_set, pairs=pairs, more_references=tuple(columns[1:]))
+    name = f"{test_set.name} with {' '.join(names)}"
+    return replace(test_set, name=name, pairs=pairs, more_references=tuple(columns[1:]))
 
 
 def of_sacrebleu(data: DataConfig, name: str) -> TestSet:

@@ -219,11 +219,10 @@ def train_tokenizer(
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
     Of `options` it reads normalisation, lowercase, byte_fallback, character_coverage, user_symbols
-    and split_digits. The same sentences give the same model. `vocab_size` is exact for unigram and
-    bpe and an upper limit for word and char. Raises UserError, which names the `setting` of the
-    size, when the sentences cannot fill such a vocabulary, or their characters alone do not fit.
+    and split_digits. The same sentences give the same model. `vocab_size` is an upper limit: few
+    sentences, or sentences that repeat their words, have fewer pieces. Raises UserError, which
+    names the `setting` of the size, when the characters alone do not fit.
     """
-    exact = kind in ("unigram", "bpe")
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
     symbols = options.user_symbols
     if options.lowercase:
@@ -232,7 +231,7 @@ def train_tokenizer(
     alphabet = set().union(*sample)
     symbols = list(dict.fromkeys([*symbols, *alphabet & {RESERVED}]))
     reserved = UNK + 1 + 256 * options.byte_fallback + len(symbols)  # special tokens, and bytes
-    if vocab_size <= reserved and not exact:
+    if vocab_size <= reserved and kind in ("word", "char"):
         raise UserError(
             f"{setting} ({vocab_size}) is too small for {reserved} special tokens: "
             f"set it to at least {reserved + 1}"
@@ -246,7 +245,7 @@ def train_tokenizer(
                 model_type=kind,
                 # If special tokens fit, its error says how large the vocabulary must be.
                 vocab_size=max(vocab_size, reserved),
-                hard_vocab_limit=exact,
+                hard_vocab_limit=False,
                 byte_fallback=options.byte_fallback,
                 normalization_rule_name=options.normalisation,
                 split_digits=options.split_digits,
@@ -338,8 +337,6 @@ def _kept_characters(
 
 def _explanation(error: str, kind: str, setting: str) -> str:
     """SentencePiece's error in terms of the user's settings."""
-    if largest := re.search(r"too high .* <= (\d+)", error):
-        return f"{setting} is too large for this corpus: set it to at most {largest[1]}"
     if smallest := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return (
             f"{setting} is too small for this corpus's characters: lower data.character_coverage, "

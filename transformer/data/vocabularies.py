@@ -164,9 +164,15 @@ def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
     setting = "vocab_size" if data.shared_vocabulary else f"{sides[0]}_vocab_size"
     size = getattr(data, setting) or data.vocab_size
     try:
-        return train_tokenizer(sentences, data.tokenizer, size, options, f"data.{setting}")
+        tokenizer = train_tokenizer(sentences, data.tokenizer, size, options, f"data.{setting}")
     except UserError as error:
         raise UserError(f"vocabulary of {languages}: {error}") from error
+    if tokenizer.vocab_size < size and data.tokenizer in ("unigram", "bpe"):
+        log(
+            f"vocabulary of {languages}: {tokenizer.vocab_size:,} tokens, the most that this text "
+            f"allows; data.{setting} is {size:,}"
+        )
+    return tokenizer
 
 
 def _without_long_words(
