@@ -101,3 +101,12 @@ def test_a_range_spans_the_rows_for_less_and_for_more_text():
     assert width == ["model.d_model", "128", "(128", "to", "256)"]
     [norm] = [line.split() for line in lines if "model.norm" in line]
     assert norm == ["model.norm", "pre"]
+
+
+def test_the_tokens_of_a_classifier_are_words_where_spaces_separate_them():
+    for name, (_, data) in DATA.items():
+        for has_words in (True, False):
+            config = advised(Config(data=data), CorpusSize(5000, 300_000, has_words=has_words))
+            words = name == "classifier" and has_words
+            assert config.data.tokenizer == ("word" if words else "unigram")
+            assert config.optimizer.name == ("adam" if name == "classifier" else "muon")

@@ -34,3 +34,19 @@ def test_of_one_side_that_side_counts_and_of_a_classifier_its_text(tmp_path):
     one_side = {"dataset": "", "train_files": (str(table),), "source": "en", "target": ""}
     assert corpus_size(DataConfig(**one_side)) == CorpusSize(2, 14)
     assert corpus_size(DataConfig(**one_side, label_column=2)) == CorpusSize(2, 14)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mies osti uuden kolmivaihemittarin.", True),
+        ("\u4f60\u597d\u4e16\u754c" * 5, False),
+        ("\u4f60\u597d \u4e16\u754c " * 5, True),
+    ],
+    ids=["Finnish", "Chinese", "Chinese with spaces"],
+)
+def test_whether_spaces_separate_words(tmp_path, text, expected):
+    table = tmp_path / "questions.tsv"
+    table.write_text(f"{text}\t1\n{text}\t0\n", encoding="utf-8")
+    data = DataConfig(dataset="", train_files=(str(table),), source="fi", target="", label_column=2)
+    assert corpus_size(data).has_words is expected

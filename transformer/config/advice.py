@@ -1,11 +1,12 @@
 """Settings that suit a corpus, by its task and its amount of text, with the evidence for them.
 
 `python train.py FILES` trains with them, and `--doctor` prints them. The optimizer is Muon, which
-needs two thirds of Adam's updates on the phrasebook (docs/experiments.md). The less text, the
-smaller the model and its vocabulary, and the stronger its dropout: on 5,000 to 165,000 pairs, tuned
-models are up to 7.3 BLEU better than the paper's base model (Araabi and Monz, 2020,
-https://arxiv.org/abs/2011.02266), and the best vocabularies have 1,000 tokens for 30,000 pairs and
-32,000 or more for millions (Gowda and May, 2020, https://arxiv.org/abs/2004.02334).
+needs two thirds of Adam's updates on the phrasebook, and Adam for classifiers, whose tokens are
+whole words (docs/experiments.md). The less text, the smaller the model and its vocabulary, and the
+stronger its dropout: on 5,000 to 165,000 pairs, tuned models are up to 7.3 BLEU better than the
+paper's base model (Araabi and Monz, 2020, https://arxiv.org/abs/2011.02266), and the best
+vocabularies have 1,000 tokens for 30,000 pairs and 32,000 or more for millions (Gowda and May,
+2020, https://arxiv.org/abs/2004.02334).
 """
 
 import math
@@ -23,6 +24,10 @@ two bytes and Devanagari three, so the side of a pair with fewer bytes counts.""
 FILLED = 0.85
 """The fraction of the positions of a batch that hold tokens, roughly; the others are padding."""
 
+UPDATES_PER_SHAPE = 200
+"""Updates for each batch shape, at least: to compile a shape takes as long as about 60 updates of
+the quickstart."""
+
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -33,11 +38,13 @@ class CorpusSize:
     texts       pairs, or texts of one side
     utf8_bytes  bytes of the side that has fewer
     one_script  whether both sides are mostly in the same script
+    has_words   whether spaces separate words, as they do not in Chinese or Thai
     """
 
     texts: int
     utf8_bytes: int
     one_script: bool = True
+    has_words: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,10 +103,10 @@ LANGUAGE_MODEL = Task(
 CLASSIFIER = Task(
     "a classifier",
     (
-        Row(3, 2, 128, 4, 256, 0.3, 4000, 2048, 20, "TREC, 5,452 questions: 82 % on held-out ones"),
-        Row(math.inf, 4, 256, 4, 1024, 0.1, 16_000, 4096, 5, "not measured yet"),
+        Row(3, 1, 128, 4, 256, 0.3, 20_000, 2048, 10, "TREC, docs/experiments.md#classifiers"),
+        Row(math.inf, 4, 256, 4, 1024, 0.1, 20_000, 4096, 5, "not measured yet"),
     ),
-    {"train.best_by": "accuracy"},
+    {"train.best_by": "accuracy", "optimizer.name": "adam", "optimizer.scale": 0.3},
 )
 
 
@@ -155,9 +162,11 @@ def settings_of(
         "model.dropout": row.dropout,
         "model.norm": "pre",
         "model.tying": "all" if shared else "target",
+        "data.tokenizer": "word" if data.label_column and size.has_words else "unigram",
         "data.vocab_size": row.vocab_size,
         "data.shared_vocabulary": shared,
         "data.batch_tokens": batch_tokens,
+        "data.num_buckets": max(4, min(12, steps // UPDATES_PER_SHAPE)),
         "optimizer.name": "muon",
         "optimizer.scale": 1.8,
         "optimizer.warmup_steps": max(1, min(steps // 2, max(200, steps // 8))),
