@@ -166,7 +166,7 @@ def settings_of(
         "data.vocab_size": row.vocab_size,
         "data.shared_vocabulary": shared,
         "data.batch_tokens": batch_tokens,
-        "data.num_buckets": max(4, min(12, steps // UPDATES_PER_SHAPE)),
+        "data.num_buckets": max(4, min(DataConfig.num_buckets, steps // UPDATES_PER_SHAPE)),
         "optimizer.name": "muon",
         "optimizer.scale": 1.8,
         "optimizer.warmup_steps": max(1, min(steps // 2, max(200, steps // 8))),

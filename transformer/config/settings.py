@@ -235,7 +235,7 @@ class DataConfig:
     tokenizer: Literal["unigram", "bpe", "word", "char"] = "unigram"
     """Kind of SentencePiece model to train on the training split."""
     vocab_size: Positive = 8000
-    """Size of each vocabulary to train, in tokens; an upper limit for word and char."""
+    """Largest size of each vocabulary to train, in tokens; little text has fewer."""
     source_vocab_size: Count = 0
     """Size of the source vocabulary, in tokens, if it is not shared; 0: vocab_size."""
     target_vocab_size: Count = 0
