@@ -1,15 +1,16 @@
 """Translate line by line: `python translate.py runs/quickstart < source.txt > translation.txt`.
 
 Every line of input gives one line of output, except with `--nbest`; `--alignments`, `--score`,
-`--input` and `--output` change what is read and written. Lines of a file are translated in blocks
-of 16 batches, so that sentences of similar lengths share a batch; lines from a pipe are translated
-when they arrive. With a terminal as standard input it asks for one sentence after the other.
+`--input` and `--output` change what is read and written, for example whole documents. Lines of a
+file are translated in blocks of 16 batches, so that sentences of similar lengths share a batch;
+lines from a pipe are translated when they arrive. With a terminal as standard input it asks for one
+sentence after the other.
 """
 
 import signal
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -29,6 +30,7 @@ from transformer.decoding.requests import (
     as_text,
     read_request,
 )
+from transformer.documents import FORMATS
 
 
 def main(words: list[str]) -> None:
@@ -49,7 +51,11 @@ def main(words: list[str]) -> None:
     )
     exchange = Translation(command, translator)
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    if sys.stdin.isatty() and command.input == "text":
+    if command.input in FORMATS:
+        from transformer.commands.document import print_document
+
+        print_document(command, config, translator)
+    elif sys.stdin.isatty() and command.input == "text":
         for number, sentence in enumerate(typed_lines(config.data.source)):
             print(*exchange.answer([exchange.read(sentence)], [number]))
     else:
@@ -67,7 +73,9 @@ class Translation(Exchange):
     counts: Counter[str] = field(default_factory=Counter)
 
     def read(self, line: str) -> Request | None:
-        return read_request(line, self.command.input, self.command.score)
+        request = read_request(line, self.command.input, self.command.score)
+        is_own = request is None or bool(request.target)
+        return request if is_own else replace(request, target=self.command.target)
 
     def answer(self, requests: list[Request], numbers: list[int]) -> list[str]:
         from transformer.decoding.answers import scored, translated

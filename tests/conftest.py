@@ -54,6 +54,7 @@ packages = [
     "training",
     "data",
     "decoding",
+    "documents",
     "evaluation",
     "runs",
     "interchange",

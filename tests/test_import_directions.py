@@ -74,6 +74,13 @@ ALLOWED = {
         "transformer.data.vocabularies",
         "transformer.data.batching",
     },
+    "transformer.documents": EVERYWHERE
+    | {
+        "transformer.decoding",
+        "transformer.data.tags",
+        "transformer.data.tokenizer",
+        "transformer.data.languages",
+    },
     "transformer.evaluation": EVERYWHERE
     | {"transformer.machine.files", "transformer.data.languages"},
     "transformer.runs": EVERYWHERE
@@ -113,6 +120,7 @@ ALLOWED = {
         "transformer.model",
         "transformer.data",
         "transformer.decoding",
+        "transformer.documents",
         "transformer.runs",
         "transformer.machine",
         "transformer.viewing",
@@ -120,7 +128,12 @@ ALLOWED = {
     },
     **{
         f"transformer.commands.{name}": EVERYWHERE
-        | {"transformer.machine", "transformer.runs.folder", "transformer.commands"}
+        | {
+            "transformer.machine",
+            "transformer.runs.folder",
+            "transformer.commands",
+            "transformer.documents",
+        }
         for name in ("command_line", "convert_line", "program", "standard_input", "verify_resume")
     },
     "transformer.commands": EVERYWHERE
@@ -129,6 +142,7 @@ ALLOWED = {
         "transformer.data",
         "transformer.training",
         "transformer.decoding",
+        "transformer.documents",
         "transformer.evaluation",
         "transformer.runs",
         "transformer.machine",

@@ -25,8 +25,8 @@ from transformer.serving.server import ServerCommand
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (
-    "data", "training", "translating", "evaluation", "models_in_and_out", "language_models",
-    "serving", "several_machines",
+    "data", "training", "translating", "documents", "evaluation", "models_in_and_out",
+    "language_models", "serving", "several_machines",
 )  # fmt: skip
 PAGES = {"README": ROOT / "README.md"} | {name: ROOT / "docs" / f"{name}.md" for name in GUIDE}
 TEXTS = {

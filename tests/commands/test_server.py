@@ -46,13 +46,29 @@ def translation(address, text):
 
 
 @pytest.mark.slow  # needs an extra
-def test_libretranslates_own_client_gets_what_translate_py_says(undisturbed):
+def test_libretranslates_own_client_gets_what_translate_py_says(undisturbed, tmp_path):
     client = pytest.importorskip("libretranslatepy", reason="needs the extra `oracles`")
     expected = run("translate.py", undisturbed, stdin="old cat\nred dog\n").stdout
     with served(undisturbed, "--port", 0) as (_, address, said):
         assert f"{undisturbed}, translator, checkpoint best" in said
         api = client.LibreTranslateAPI(address)
         assert api.translate("old cat\nred dog\n", "en", "de") == expected
+        page = "<p>old <b>cat</b></p>"
+        form = {"q": page, "source": "en", "target": "de", "format": "html"}
+        body = urlencode(form).encode()
+        with urllib.request.urlopen(f"{address}/translate", body, timeout=60) as response:
+            found = json.loads(response.read())["translatedText"]
+        assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>", found)
+        # The client has no files; this one sends forms as browsers do.
+        requests = pytest.importorskip("requests", reason="needs the extra `oracles`")
+        cues = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+        files, languages = (
+            {"file": ("a.srt", cues.format("old cat"))},
+            {"source": "en", "target": "de"},
+        )
+        sent = requests.post(f"{address}/translate_file", files=files, data=languages, timeout=60)
+        found = requests.get(sent.json()["translatedFileUrl"], timeout=60).text
+        assert found == cues.format(expected.splitlines()[0].strip())
         assert api.detect("old cat") == [{"confidence": 0, "language": "en"}]
         assert [one["code"] for one in api.languages()] == ["en", "de"]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,56 @@ def test_alternatives_are_the_next_best_as_far_as_the_beam_reaches(client, trans
         assert answer["translatedText"] == texts[0] and answer.get("alternatives") == expected
     _, answer = client.post("/translate", asking(SENTENCES[:2], alternatives=1))
     assert len(answer["alternatives"]) == 2 and answer["alternatives"][0] == texts[1:2]
+
+
+def test_a_document_is_translated_sentence_by_sentence_and_its_markup_stays(client, translator):
+    first, second = translate(translator, SENTENCES[:2])
+    page = f"<p title='cat'>{SENTENCES[0]}.  <br></p>\n<p>{SENTENCES[1]}</p><script>a < b</script>"
+    texts = [f"{SENTENCES[0]}.", SENTENCES[1]]
+    first, second = translate(translator, texts)
+    expected = page.replace(texts[0], first).replace(texts[1], second)
+    assert client.post("/translate", asking(page, format="html")) == (
+        200,
+        {"translatedText": expected},
+    )
+    status, answer = client.post("/translate", asking([page, "7"], format="html", alternatives=1))
+    assert (status, answer) == (200, {"translatedText": [expected, "7"], "alternatives": [[], []]})
+    _, answer = client.post("/translate", asking(f"<b>{SENTENCES[0]}</b>", format="html"))
+    assert re.fullmatch("<b>[^<>]+</b>", answer["translatedText"])
+    _, answer = client.post(
+        "/translate", asking(f"{first}\n  {SENTENCES[1]}\n", format="paragraphs")
+    )
+    assert answer["translatedText"].endswith(f"\n  {second}\n")
+
+
+def multipart(**fields):
+    """A form with a file, as browsers send it."""
+    text = ""
+    for name, value in fields.items():
+        file = f'; filename="{value[0]}"' if isinstance(value, tuple) else ""
+        content = value[1] if isinstance(value, tuple) else value
+        text += f'--XyZ\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n{content}\r\n'
+    return f"{text}--XyZ--\r\n".encode(), {"Content-Type": "multipart/form-data; boundary=XyZ"}
+
+
+def test_a_file_is_translated_and_downloaded(client, translator):
+    [translation] = translate(translator, SENTENCES[:1])
+    cues = "1\r\n00:00:01,000 --> 00:00:02,000\r\n{}\r\n\r\n" * 2
+    file = ("../x y.en.srt", cues.format(SENTENCES[0], SENTENCES[0]))
+    for source in ("en", "auto"):
+        sent = multipart(file=file, source=source, target="de", api_key="")
+        status, _, body = client.raw("POST", "/translate_file", *sent)
+        [(name, url)] = json.loads(body).items()
+        assert (status, name) == (200, "translatedFileUrl")
+        path = re.fullmatch(rf"http://127\.0\.0\.1:{client.port}(/.+_de\.srt)", url)[1]
+        status, headers, content = client.raw("GET", path)
+        assert (status, headers["Content-Disposition"]) == (200, "attachment")
+        assert content.decode() == cues.format(translation, translation)
+    for name, said in (("a.docx", "no known format"), ("a.po", "line 1 is no line of a .po file")):
+        sent = multipart(file=(name, file[1]), source="en", target="de")
+        status, _, body = client.raw("POST", "/translate_file", *sent)
+        assert status == 400 and said in json.loads(body)["error"]
+    assert client.raw("GET", "/download_file/a.srt")[0] == 404
 
 
 def test_a_form_is_as_good_as_json(client, translator):
@@ -254,7 +305,15 @@ MISTAKES = [
     ("/translate", asking(7), 400, "must be a string"),
     ("/translate", asking([]), 400, "must be a string"),
     ("/translate", asking(["a", 7]), 400, "must be a string"),
-    ("/translate", asking("a", format="html"), 400, "'format' must be 'text'"),
+    (
+        "/translate",
+        asking("a", format="rtf"),
+        400,
+        "'format' must be one of: text, paragraphs, html",
+    ),
+    ("/translate", asking("<a>", format="xliff"), 400, "the document is not XML: no element"),
+    ("/translate", asking(f"<p>{LONG}</p>", format="html"), 400, "a sentence of 25 tokens"),
+    ("/translate_file", asking("a"), 400, "'file' must be a file"),
     ("/translate", asking("a", alternatives=-1), 400, "'alternatives' must be an integer"),
     ("/translate", asking("a", alternatives=1.5), 400, "'alternatives' must be an integer"),
     ("/translate", asking("a", alternatives=True), 400, "'alternatives' must be an integer"),

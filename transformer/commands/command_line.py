@@ -34,6 +34,7 @@ from transformer.config.settings import (
     is_derived,
     without_derived,
 )
+from transformer.documents import FORMATS, Format
 from transformer.errors import UserError
 from transformer.runs.folder import has_checkpoints, load_run_config, with_former_defaults
 
@@ -164,9 +165,18 @@ class TranslateCommand:
     (Pharaoh format)."""
     score: bool = False
     """Print log-probabilities of translations that are given in the input, instead of searching."""
-    input: Literal["text", "tsv", "json"] = "text"
+    input: Literal["text", "tsv", "json", Format] = "text"
     """text: one sentence per line; tsv: sentence, tab, prefix of its translation (with --score: the
-    translation); json: one object per line with "text", "prefix" and "translation"."""
+    translation); json: one object per line with "text", "prefix", "target" and "translation".
+    Others are whole documents, written as they were read: paragraphs: lines of several sentences;
+    html; srt: subtitles, also WebVTT; po, xliff, tmx: files of translators, in which missing
+    translations are added."""
+    target: str = ""
+    """With a model of several target languages: the language to translate into, such as de; "": the
+    one whose tag the text begins with."""
+    keep_numbers: bool = False
+    """With documents: also keep numbers as they are, like addresses, emoji and placeholders such as
+    {name} and %s."""
     output: Literal["text", "json"] = "text"
     """text: translations; json: one object per line, with scores, tokens and all other fields of
     the request."""
@@ -379,11 +389,29 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
         raise UserError(f"{run} is not a translator, {_kind(config)}: use python generate.py {run}")
     if nbest > beam:
         raise UserError(f"--nbest ({nbest}) must not exceed --decode.beam-size ({beam})")
+    if command.input in FORMATS:
+        _check_document(command)
+    elif command.keep_numbers:
+        raise UserError("--keep-numbers is for documents: add --input, such as --input paragraphs")
     if command.score and command.input == "text":
         raise UserError("--score needs translations in the input: add --input tsv or --input json")
     if command.score and nbest > 1:
         raise UserError("--score does not search for translations: remove --nbest")
     return command, config
+
+
+def _check_document(command: TranslateCommand) -> None:
+    """Raises UserError for options that are about lines."""
+    options = {
+        "--nbest": command.nbest > 1,
+        "--alignments": command.alignments,
+        "--score": command.score,
+        "--output json": command.output == "json",
+        "--on-error skip": command.on_error == "skip",
+    }
+    for option, is_set in options.items():
+        if is_set:
+            raise UserError(f"--input {command.input} translates a whole document: remove {option}")
 
 
 def _refuse_files(words: list[str], script: str) -> None:

@@ -22,6 +22,19 @@ def tag_of(tags: Sequence[str], code: str) -> str:
     return tag
 
 
+def with_tag(tokenizer: Tokenizer, text: str, code: str) -> str:
+    """The text with the tag of a language, if one is given. Raises UserError if the model has no
+    such tag, or the text begins with another one."""
+    if not code:
+        return text
+    if not tokenizer.tags:
+        raise UserError(f"this model has one target language: remove the target {code!r}")
+    tag, (own, _) = tag_of(tokenizer.tags, code), tokenizer.split_tag(text)
+    if own and own != tag:
+        raise UserError(f"the target is {tag}, but a text begins with {own}")
+    return text if own else tag + text
+
+
 def known_tags(tags: Sequence[str], near: str = "") -> str:
     """The tags in words: a few are all listed; of many, their number and those spelt alike."""
     if len(tags) <= LISTED:

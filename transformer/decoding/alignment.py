@@ -1,6 +1,6 @@
 """Which source words the words of a translation come from, by cross-attention."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,6 +35,14 @@ class WordAttention(NamedTuple):
     weights: Float[np.ndarray, "T S"]
 
 
+class PieceAttention(NamedTuple):
+    """The same for pieces of the vocabularies."""
+
+    source: list[str]
+    target: list[str]
+    weights: Float[np.ndarray, "T S"]
+
+
 def alignments(
     translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
 ) -> list[Links]:
@@ -57,6 +65,32 @@ def word_attention(
     """The attention of the words of each translation, given as tokens; for each part of a text that
     was translated separately."""
     by_sentence: list[list[WordAttention]] = [[] for _ in sentences]
+    for part, target, attention in _by_part(translator, sentences, found):
+        by_sentence[part.number].append(_by_word(translator, attention, part, target))
+    return by_sentence
+
+
+def piece_attention(
+    translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
+) -> list[list[PieceAttention]]:
+    """The attention of the pieces of each translation, given as tokens; for each part of a text
+    that was translated separately."""
+    by_sentence: list[list[PieceAttention]] = [[] for _ in sentences]
+    for part, target, attention in _by_part(translator, sentences, found):
+        source = translator.tokenizers.source.pieces(part.source[part.repeated :])
+        written = translator.tokenizers.target.pieces(target)
+        weights = np.zeros((len(written), len(source)))
+        if attention is not None and weights.size:
+            weights = attention[: len(written), part.repeated :][:, : len(source)]
+        by_sentence[part.number].append(PieceAttention(source, written, weights))
+    return by_sentence
+
+
+def _by_part(
+    translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
+) -> Iterator[tuple[Part, list[int], Float[np.ndarray, "T S"] | None]]:
+    """Each part of the sentences, the tokens of its translation without EOS, and the attention
+    between them, if both have tokens."""
     rest = [list(tokens) for tokens in found]
     parts, targets = split(translator, sentences), []
     for part in parts:
@@ -66,9 +100,7 @@ def word_attention(
         del tokens[:end]
     tables = _read(translator, parts, targets)
     for number, (part, target) in enumerate(zip(parts, targets)):
-        words = [token for token in target if token != EOS]
-        by_sentence[part.number].append(_by_word(translator, tables.get(number), part, words))
-    return by_sentence
+        yield part, [token for token in target if token != EOS], tables.get(number)
 
 
 def _read(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from transformer.data.tags import with_tag
 from transformer.decoding.alignment import alignments, pharaoh
 from transformer.decoding.lines import one_line
 from transformer.decoding.requests import Answer, Request
@@ -14,7 +15,7 @@ def translated(
     translator: Translator, requests: Sequence[Request], count: int, aligned: bool
 ) -> list[list[Answer]]:
     """The `count` best translations of each request, best first."""
-    texts = [request.text for request in requests]
+    texts = tagged_texts(translator, requests)
     prefixes = [request.prefix for request in requests]
     found = hypotheses(translator, texts, count, prefixes if any(prefixes) else None)
     sources = [text for text, of_one in zip(texts, found) for _ in of_one]
@@ -39,7 +40,7 @@ def scored(
     translator: Translator, requests: Sequence[Request], aligned: bool
 ) -> list[list[Answer]]:
     """How likely the translation of each request is, token by token."""
-    texts = [one_line(request.text) for request in requests]
+    texts = [one_line(text) for text in tagged_texts(translator, requests)]
     found = score_pairs(translator, texts, [one_line(one.translation) for one in requests])
     links = _links(translator, texts, [one.tokens for one in found], aligned)
     return [
@@ -54,6 +55,12 @@ def scored(
         ]
         for request, one in zip(requests, found)
     ]
+
+
+def tagged_texts(translator: Translator, requests: Sequence[Request]) -> list[str]:
+    """The texts, each with the tag of its target language, if it names one."""
+    source = translator.tokenizers.source
+    return [with_tag(source, request.text, request.target) for request in requests]
 
 
 def _links(translator: Translator, sources, found, aligned: bool):

@@ -10,16 +10,18 @@ from transformer.decoding.lines import one_line
 from transformer.errors import UserError
 
 Form = Literal["text", "tsv", "json"]
-FIELDS = ("text", "prefix", "translation")
+FIELDS = ("text", "prefix", "target", "translation")
 """Fields of a JSON object that are read."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A line of input: a text, the prefix of its translation, or a translation to score."""
+    """A line of input: a text, the prefix of its translation, its target language, or a translation
+    to score."""
 
     text: str
     prefix: str = ""
+    target: str = ""
     translation: str = ""
     others: dict[str, Any] = field(default_factory=dict)
     """All fields of the JSON object, without those of an earlier answer."""

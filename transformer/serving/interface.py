@@ -1,7 +1,7 @@
 """The page and the JSON interface of the models that are served (extra `server`).
 
-`/translate`, `/detect`, `/languages` and `/health` are LibreTranslate's, for its clients
-(https://docs.libretranslate.com); the page uses `/runs` and `/answer`, which give more.
+`/translate`, `/translate_file`, `/detect`, `/languages` and `/health` are LibreTranslate's, for its
+clients (https://docs.libretranslate.com); the page uses `/runs` and `/answer`, which give more.
 """
 
 import asyncio
@@ -18,13 +18,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from transformer.data.piece_tokenizer import code_of
 from transformer.decoding.lines import Line, one_line, split_lines
+from transformer.documents import FORMATS, Format
+from transformer.documents.formats import format_of, read_document
+from transformer.documents.placement import Aligned
+from transformer.documents.translation import Handling, translation_of
 from transformer.errors import UserError
 from transformer.serving.access import HEADERS, refused
 from transformer.serving.batcher import RequestBatcher
+from transformer.serving.files import TranslatedFiles
 from transformer.serving.languages import Languages
-from transformer.serving.requests import Limits, RefusedError, read_fields
-from transformer.serving.service import ModelService, Options
+from transformer.serving.requests import Limits, RefusedError, UploadedFile, read_fields
+from transformer.serving.service import ModelService, Options, TranslatorOptions
 
 PACKAGE = Path(__file__).parents[1]
 FILES = [
@@ -36,6 +42,9 @@ FILES = [
 BATCH_SIZES = (1, 4, 16)
 """A search shrinks to a quarter of its rows when the others have finished, so that powers of four
 lead to one another."""
+
+ALIGNED = TranslatorOptions(aligned=True)
+"""The options of sentences of documents."""
 
 CONNECTION_CHECK = 0.5
 """Seconds between checks whether a client is still connected."""
@@ -57,6 +66,8 @@ def make_application(
         routes=[
             Route("/translate", interface.translate, methods=["POST"]),
             Route("/answer", interface.answer, methods=["POST"]),
+            Route("/translate_file", interface.translate_file, methods=["POST"]),
+            Route("/download_file/{name}", interface.download_file),
             Route("/detect", interface.detect, methods=["POST"]),
             Route("/languages", interface.list_languages),
             Route("/health", interface.health),
@@ -91,6 +102,7 @@ class Interface:
 
     def __init__(self, services: Sequence[ModelService], limits: Limits):
         self.services, self.limits = {one.name: one for one in services}, limits
+        self.files = TranslatedFiles()
         self.languages = Languages([one for one in services if one.kind == "translator"])
         # Texts for one model with the same options may be batched.
         answer = lambda key, texts: key[0].answer(texts, key[1])  # noqa: E731
@@ -130,7 +142,8 @@ class Interface:
         return as_json({"run": name, "kind": service.kind, "answers": answers})
 
     async def translate(self, request: Request) -> Response:
-        """LibreTranslate's: {"q", "source", "target"}, and optionally "alternatives"."""
+        """LibreTranslate's: {"q", "source", "target"}, and optionally "alternatives" and
+        "format"."""
         fields = await self._fields(request)
         source, target, q = fields.get("source"), fields.get("target"), fields.get("q")
         detected = None
@@ -139,31 +152,74 @@ class Interface:
         ):
             source = detected["language"]
         service, tag = self.languages.find(source, target)
-        if fields.get("format") not in (None, "", "text"):
-            raise UserError("'format' must be 'text', since markup would be translated like words")
         wanted = 1 + _alternatives(fields.get("alternatives"))
+        form = fields.get("format") or "text"
+        if form in FORMATS:
+            texts = self._texts(q)
+            translated = [await self._document(request, service, tag, form, one) for one in texts]
+            return as_json(_response(q, translated, wanted, [[]] * len(texts), detected))
+        if form != "text":
+            raise UserError(f"'format' must be one of: text, {', '.join(FORMATS)}")
         options = service.options({"nbest": min(wanted, service.config.decode.beam_size)})
         texts = [[Line.of(*line) for line in split_lines(text)] for text in self._texts(q)]
         tagged = [service.tagged([line.text for line in lines], tag) for lines in texts]
         found = [*zip(texts, await self._answers(request, service, options, tagged))]
-        response: dict[str, list] = {
-            "translatedText": [
-                "".join(line.around(one["translation"]) for line, one in zip(*pair))
-                for pair in found
-            ]
-        }
-        if wanted > 1:  # of texts of one line
-            response["alternatives"] = [
-                [lines[0].around(one["text"]) for one in answers[0].get("nbest", [])[1:]]
-                if len(lines) == 1
-                else []
-                for lines, answers in found
-            ]
-        if detected:
-            response["detectedLanguage"] = [detected for _ in found]
-        if not isinstance(q, list):
-            response = {name: values[0] for name, values in response.items()}
-        return as_json(response)
+        translated = [
+            "".join(line.around(one["translation"]) for line, one in zip(*pair)) for pair in found
+        ]
+        alternatives = [
+            [lines[0].around(one["text"]) for one in answers[0].get("nbest", [])[1:]]
+            if len(lines) == 1
+            else []
+            for lines, answers in found
+        ]
+        return as_json(_response(q, translated, wanted, alternatives, detected))
+
+    async def translate_file(self, request: Request) -> Response:
+        """LibreTranslate's: a form with {"file", "source", "target"} to {"translatedFileUrl"}."""
+        fields = await self._fields(request, self.limits.file_bytes)
+        file, source, target = fields.get("file"), fields.get("source"), fields.get("target")
+        if not isinstance(file, UploadedFile):
+            raise UserError("'file' must be a file: send multipart/form-data")
+        form = format_of(file.name)
+        if source == "auto":
+            found = self.languages.detect_source(file.text[: self.limits.characters], target)
+            source = found and found["language"]
+        service, tag = self.languages.find(source, target)
+        _check_limit(len(file.text), self.limits.file_characters, "characters in a file")
+        text = await self._document(request, service, tag, form, file.text)
+        name = self.files.keep(file.name, str(target), text)
+        return as_json({"translatedFileUrl": f"{request.base_url}download_file/{name}"})
+
+    async def download_file(self, request: Request) -> Response:
+        """LibreTranslate's: a file that was translated."""
+        content = self.files.get(request.path_params["name"])
+        if content is None:
+            raise RefusedError(404, "there is no such file, or no longer: translate it again")
+        attachment = {"Content-Disposition": "attachment"}
+        return Response(
+            content, headers=HEADERS | attachment, media_type="application/octet-stream"
+        )
+
+    async def _document(
+        self, request: Request, service: ModelService, tag: str, form: Format, text: str
+    ) -> str:
+        """A translated document, whose sentences join the queue, as many at once as a request may
+        have lines."""
+        data = service.config.data
+        document = read_document(text, form, (data.source, code_of(tag) if tag else data.target))
+        translation = translation_of(document, Handling(data.source))
+        found = None
+        try:
+            while True:
+                sentences = service.tagged(translation.send(found), tag)
+                found = []
+                for start in range(0, len(sentences), self.limits.lines):
+                    some = sentences[start : start + self.limits.lines]
+                    [answers] = await self._answers(request, service, ALIGNED, [some])
+                    found += [Aligned(one["translation"], one["weights"]) for one in answers]
+        except StopIteration as end:
+            return end.value
 
     def _texts(self, value: Any) -> list[str]:
         """A text or a list of texts as a list. Raises an error if it is neither, or too long."""
@@ -189,17 +245,33 @@ class Interface:
         answers = iter(await _while_connected(request, submitted))
         return [[next(answers) for _ in lines] for lines in texts]
 
-    async def _fields(self, request: Request) -> Mapping[str, Any]:
-        """The fields of a request. Raises UserError or RefusedError."""
-        body, seconds = bytearray(), self.limits.seconds
+    async def _fields(self, request: Request, most: int | None = None) -> Mapping[str, Any]:
+        """The fields of a request of at most this many bytes. Raises UserError or RefusedError."""
+        body, seconds, most = bytearray(), self.limits.seconds, most or self.limits.bytes
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
                     body += chunk
-                    _check_limit(len(body), self.limits.bytes, "bytes")
+                    _check_limit(len(body), most, "bytes")
         except TimeoutError:
             raise RefusedError(408, f"the request took more than {seconds:g} s") from None
         return read_fields(request.headers.get("content-type", ""), bytes(body))
+
+
+def _response(
+    q: Any,
+    translated: list[str],
+    wanted: int,
+    alternatives: list[list[str]],
+    detected: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The answer of `/translate`, with lists where `q` is a list."""
+    response: dict[str, list] = {"translatedText": translated}
+    if wanted > 1:  # of texts of one line
+        response["alternatives"] = alternatives
+    if detected:
+        response["detectedLanguage"] = [detected for _ in translated]
+    return response if isinstance(q, list) else {name: one for name, [one] in response.items()}
 
 
 async def _while_connected(request: Request, awaitable: Awaitable) -> Any:

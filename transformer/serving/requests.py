@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from transformer.config.settings import Limit, Positive
@@ -31,6 +31,8 @@ class Limits:
 
     characters: Positive = 5000
     """Most characters in a request, in all of its lines together."""
+    file_characters: Positive = 200_000
+    """Most characters in a file."""
     lines: Positive = 100
     """Most lines in a request, or texts in its list."""
     waiting: Positive = 1000
@@ -44,6 +46,18 @@ class Limits:
     def bytes(self) -> int:
         """Of a body: JSON and forms write a character with at most 12 bytes."""
         return 12 * self.characters + 10_000
+
+    @property
+    def file_bytes(self) -> int:
+        """Of a form with a file: UTF-8 has at most 4 bytes in a character."""
+        return 4 * self.file_characters + 10_000
+
+
+class UploadedFile(NamedTuple):
+    """A field of a form that is a file."""
+
+    name: str
+    text: str
 
 
 def read_fields(content_type: str, body: bytes) -> Mapping[str, Any]:
@@ -66,8 +80,8 @@ def read_fields(content_type: str, body: bytes) -> Mapping[str, Any]:
         raise UserError(f"the request is not UTF-8: {error}") from None
 
 
-def _with_lists(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    values: dict[str, list[str]] = {}
+def _with_lists(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    values: dict[str, list] = {}
     arrays = set()
     for name, value in pairs:
         if array := ARRAY.fullmatch(name):
@@ -80,7 +94,7 @@ def _with_lists(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     }
 
 
-def _multipart(content_type: str, body: bytes) -> Iterable[tuple[str, str]]:
+def _multipart(content_type: str, body: bytes) -> Iterable[tuple[str, Any]]:
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
     message = message_from_bytes(head + body, EmailMessage, policy=policy.HTTP)
     if not message.is_multipart():
@@ -90,4 +104,5 @@ def _multipart(content_type: str, body: bytes) -> Iterable[tuple[str, str]]:
         content = part.get_payload(decode=True)
         if not isinstance(name, str) or content is None:
             raise UserError("a part of the request has no name, or consists of parts")
-        yield name, content.decode()
+        file = part.get_filename()
+        yield name, UploadedFile(file, content.decode()) if file else content.decode()

@@ -21,6 +21,7 @@ from transformer.decoding.generator import Continuation, Generator, continuation
 from transformer.decoding.lines import split_sentences
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
+from transformer.documents.alignment import aligned
 from transformer.errors import UserError
 from transformer.model.batch import UNK
 from transformer.model.params import Params
@@ -47,6 +48,8 @@ class TranslatorOptions:
 
     nbest: Positive = 1
     attention: bool = False
+    aligned: bool = False
+    """For documents: with word alignment. Requests cannot ask for it."""
 
 
 Options = TranslatorOptions | GenerateConfig
@@ -259,6 +262,10 @@ def _translations(
             answer["attention"] = [
                 part._asdict() | {"weights": part.weights.round(3).tolist()} for part in parts
             ]
+    if options.aligned:
+        best = [best for best, *_ in found]
+        for answer, (_, weights) in zip(answers, aligned(translator, texts, best)):
+            answer["weights"] = weights
     return answers
 
 

@@ -1,0 +1,6 @@
+"""Documents that a grammar makes, for all tests of this folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

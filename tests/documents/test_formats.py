@@ -1,0 +1,99 @@
+"""Every format: what is read is written as it was, and a translator that copies changes nothing
+but what it adds."""
+
+import os
+
+import pytest
+from document_grammar import DOCUMENTS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.documents import FORMATS
+from transformer.documents.document import original, segments
+from transformer.documents.formats import format_of, read_document
+from transformer.documents.translation import Handling, translated, unchanged
+from transformer.errors import UserError
+
+EXAMPLES = int(os.environ.get("DOCUMENTS", 40))
+
+
+def read(source, form):
+    return read_document(source, form, ("en", "de"))
+
+
+def copied(document):
+    return translated(document, lambda sentences: [*map(unchanged, sentences)], Handling("en"))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data())
+def test_documents_are_written_as_they_were_and_copies_change_nothing(form, data):
+    source, expected = data.draw(DOCUMENTS[form])
+    document = read(source, form)
+    assert original(document) == source
+    assert copied(document) == expected
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@given(source=st.text(max_size=60))
+def test_any_text_is_read_or_refused(form, source):
+    try:
+        document = read(source, form)
+    except UserError:
+        assert form in ("po", "xliff", "tmx")
+    else:
+        assert original(document) == source
+        copied(document)
+
+
+def texts(source, form):
+    return [one.text for one in segments(read(source, form))]
+
+
+def test_html_is_cut_into_texts_at_blocks_and_not_at_inline_elements():
+    page = """<title>A &amp; B</title><script>no</script><p>One <b>two</b>,<br>three&nbsp;<i>four
+        </i>.<p>Five<!-- no --> six <code>no</code>.<div translate=no>no</div><td>7</td>"""
+    assert texts(page, "html") == ["A & B", "One two, three four.", "Five six."]
+
+
+def test_lines_of_a_cue_are_one_text_unless_they_are_said_by_two():
+    cues = (
+        "1\n00:00:01,000 --> 00:00:02,000\n<i>One\ntwo.</i>\n\n2\n00:00:03.000 --> 00:00:04.000\n"
+    )
+    assert texts(f"{cues}- Three\nfour.\n- Five.\n", "srt") == ["One two.", "Three four.", "Five."]
+    assert texts("1\nno cue\n", "srt") == []
+
+
+def test_messages_are_texts_without_escapes_and_tags():
+    source = 'msgid ""\n"Press \\"OK\\"\\n"\n"or <b>wait</b>"\nmsgstr ""\n'
+    assert texts(source, "po") == ['Press "OK" or wait']
+
+
+@pytest.mark.parametrize(
+    ("form", "source", "said"),
+    [
+        ("po", 'msgid "a"\nmsgstr ""\nfoo\n', "line 3 is no line of a .po file: 'foo'"),
+        ("po", 'msgid "a\nmsgstr ""\n', "line 1 is no line"),
+        ("po", '"a"\n', "line 1 is no line"),
+        ("xliff", "<xliff>\n<a></xliff>", "not XML: mismatched tag: line 2"),
+        ("xliff", "", "not XML: no element found"),
+        ("tmx", "<tmx><tu><tuv xml:lang='fr'><seg>a</seg></tuv></tu></tmx>", "no <tuv> in en"),
+    ],
+)
+def test_other_text_is_refused_with_its_line(form, source, said):
+    with pytest.raises(UserError, match=said):
+        read(source, form)
+
+
+def test_formats_are_known_by_the_ends_of_names():
+    names = {
+        "a.HTML": "html",
+        "b.vtt": "srt",
+        "c.d.pot": "po",
+        "e.xlf": "xliff",
+        "f.txt": "paragraphs",
+    }
+    assert {name: format_of(name) for name in names} == names
+    with pytest.raises(UserError, match=r"'a\.docx' is a file of no known format"):
+        format_of("a.docx")

@@ -1,0 +1,104 @@
+"""What is translated of a document, and in what order; placeholders."""
+
+import numpy as np
+import pytest
+from document_grammar import WORDS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.documents.formats import read_document
+from transformer.documents.placeholders import NUMBERS, PLACEHOLDER
+from transformer.documents.placement import Aligned
+from transformer.documents.translation import Handling, translated
+from transformer.documents.units import units
+
+KEPT = "https://example.org/a?b=1&c=2 www.example.org a.b+c@example.org {name} {0} {{ x.y }} ${v}"
+KEPT += " %s %1$s %d %-5.2f %(name)s %@ %% 🙂 👩🏽‍🔬 🇩🇪 ❤️ 3️⃣"
+
+
+class Reversing:
+    """A translator of a small vocabulary: it reverses the words of a sentence, writes them in
+    capitals, and drops what it does not know."""
+
+    def __init__(self, known):
+        self.known, self.asked = known, []
+
+    def __call__(self, sentences):
+        self.asked.append(sentences)
+        return [self.one(sentence) for sentence in sentences]
+
+    def one(self, sentence):
+        spans = units(sentence)
+        words = [sentence[slice(*span)] for span in spans]
+        kept = [number for number, word in enumerate(words) if word.lower() in self.known][::-1]
+        weights = np.zeros((len(kept), len(words)))
+        weights[np.arange(len(kept)), kept] = 1
+        return Aligned(" ".join(words[number].upper() for number in kept), weights)
+
+
+def result(source, translator, form="paragraphs", **handling):
+    return translated(
+        read_document(source, form, ("en", "de")), translator, Handling("en", **handling)
+    )
+
+
+def test_each_sentence_is_translated_alone_and_the_space_around_it_stays():
+    translator = Reversing({"dr", "brown", "two", "three", "four", "five", "six"})
+    source = "  Dr. Brown two.  Three four!\n\n\t12.5\r\nfive <six>\n"
+    assert result(source, translator) == "  TWO BROWN DR  FOUR THREE\n\n\t12.5\r\nSIX FIVE\n"
+    assert translator.asked == [["Dr. Brown two.", "Three four!", "five <six>"]]
+
+
+def test_a_sentence_with_markup_is_translated_whole():
+    translator = Reversing({"one", "two", "three"})
+    assert (
+        result("<p>one <b>two</b> three</p>", translator, "html") == "<p>THREE <b>TWO</b> ONE</p>"
+    )
+    assert translator.asked == [["one two three"]]
+
+
+@pytest.mark.parametrize("placeholder", KEPT.replace("{{ x.y }}", "{{x.y}}").split())
+def test_a_placeholder_is_kept_before_the_word_after_it(placeholder):
+    assert PLACEHOLDER.fullmatch(placeholder)
+    translator = Reversing({"one", "two", "three"})
+    assert result(f"one {placeholder} two three", translator) == f"THREE {placeholder} TWO ONE"
+    assert result(f"{placeholder} one", translator) == f"{placeholder} ONE"
+    assert result(f"one two {placeholder}", translator) == f"TWO ONE {placeholder}"
+    assert translator.asked[1] == ["one two three"]
+
+
+def test_a_placeholder_that_the_model_copies_is_left_to_it():
+    translator = Reversing({"one", "two"})
+    translator.one = lambda text: Aligned(text.upper(), np.eye(len(units(text))))
+    assert result("one %s two", translator) == "ONE %s two".upper().replace("%S", "%s")
+
+
+def test_numbers_are_kept_if_that_is_wanted():
+    translator = Reversing({"one", "two"})
+    assert result("one 1,234.5 two", translator) == "TWO ONE"
+    assert result("one 1,234.5 two", translator, keep_numbers=True) == "1,234.5 TWO ONE"
+    assert NUMBERS.fullmatch("1,234.5") and not PLACEHOLDER.search("1,234.5")
+
+
+@pytest.mark.parametrize(
+    "text", ["100% sure", "5 % discount", "a {b", "a_b@", "$5", "#1", "© 2026"]
+)
+def test_other_text_is_no_placeholder(text):
+    assert not PLACEHOLDER.search(text)
+
+
+@given(
+    words=st.lists(st.sampled_from([*WORDS, *KEPT.split()]), max_size=12), seed=st.integers(0, 9)
+)
+def test_placeholders_are_there_as_often_as_in_the_source_whatever_is_translated(words, seed):
+    random, source = np.random.default_rng(seed), " ".join(words)
+
+    def translate(sentences):
+        texts = [" ".join(random.choice(["ja", "nein", "12", "?"], 4)) for _ in sentences]
+        return [
+            Aligned(text, random.random((len(units(text)), len(units(sentence)))))
+            for text, sentence in zip(texts, sentences)
+        ]
+
+    found = result(source, translate)
+    assert sorted(PLACEHOLDER.findall(source)) == sorted(PLACEHOLDER.findall(found))

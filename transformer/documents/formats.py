@@ -1,0 +1,46 @@
+"""Which reader a format has."""
+
+from transformer.documents import Format
+from transformer.documents.document import Document
+from transformer.documents.html import read_html
+from transformer.documents.paragraphs import read_paragraphs
+from transformer.documents.po import read_po
+from transformer.documents.subtitles import read_subtitles
+from transformer.documents.xml import read_tmx, read_xliff
+from transformer.errors import UserError
+
+SUFFIXES: dict[str, Format] = {
+    "txt": "paragraphs",
+    **dict.fromkeys(("html", "htm", "xhtml"), "html"),
+    **dict.fromkeys(("srt", "vtt"), "srt"),
+    **dict.fromkeys(("po", "pot"), "po"),
+    **dict.fromkeys(("xliff", "xlf"), "xliff"),
+    "tmx": "tmx",
+}
+
+
+def format_of(name: str) -> Format:
+    """The format of a file, by the end of its name. Raises UserError if there is none."""
+    suffix = name.rpartition(".")[2].lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(f".{one}" for one in SUFFIXES)
+        raise UserError(f"{name!r} is a file of no known format: its name must end in {known}")
+    return SUFFIXES[suffix]
+
+
+def read_document(source: str, form: Format, languages: tuple[str, str]) -> Document:
+    """A document of this format, to be translated between two languages. Raises UserError for text
+    of another format."""
+    match form:
+        case "paragraphs":
+            return read_paragraphs(source)
+        case "html":
+            return read_html(source)
+        case "srt":
+            return read_subtitles(source)
+        case "po":
+            return read_po(source)
+        case "xliff":
+            return read_xliff(source)
+        case "tmx":
+            return read_tmx(source, *languages)

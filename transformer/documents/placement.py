@@ -1,0 +1,244 @@
+"""Markup is put into a translation where word alignment finds the words that it stood at."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from transformer.documents.segment import Item, Segment
+from transformer.documents.units import Span, units
+
+
+class Aligned(NamedTuple):
+    """A translation, and how strongly each of its units is aligned with each unit of the source."""
+
+    text: str
+    weights: Float[np.ndarray, "T S"]
+
+
+class Node(NamedTuple):
+    """Markup: the numbers of an element's two tags and the markup in it, or twice the number of
+    other markup."""
+
+    first: int
+    last: int
+    inner: "list[Node]"
+
+
+class Range(NamedTuple):
+    """Units from `first` to before `last`; without units, the gap before `first`."""
+
+    first: int
+    last: int
+
+
+def put_back(segment: Segment, translation: Aligned) -> list[tuple[str, Item | None]]:
+    """The translation in pieces: text, or an item with the space that it replaces, if any.
+
+    Each item occurs once, and elements are nested as they were. An element stands around the run
+    of units most of whose alignment is with its words. Other markup stands before the unit that is
+    aligned with the word after it. A break replaces the space that divides the translation like the
+    source; one of whitespace is left out if the translation has too few words.
+    """
+    pieces: list[tuple[str, Item | None]] = []
+    done, text = 0, translation.text
+    for place, number in Placing.of(segment, translation).places():
+        item, place = segment.items[number], max(place, done)
+        end = place + (item.role == "break" and text[place : place + 1] == " ")
+        pieces += [(text[done:place], None), (text[place:end], item)]
+        done = end
+    return [*pieces, (text[done:], None)]
+
+
+@dataclass(frozen=True)
+class Placing:
+    """How the items of a segment are placed in its translation: the units of both, and the share of
+    each target unit's alignment that goes to each source unit."""
+
+    items: tuple[Item, ...]
+    source: list[Span]
+    target: list[Span]
+    shares: Float[np.ndarray, "T S"]
+    length: int
+    broken: set[int] = field(default_factory=set)
+    """Gaps of the target that have a break."""
+
+    @classmethod
+    def of(cls, segment: Segment, translation: Aligned) -> "Placing":
+        """The units are cut where markup stands inside a word. A target unit that is aligned with
+        the same word is cut in the same places."""
+        text, items = segment.text, segment.items
+        whole, source = units(text), []
+        parts: list[range] = []
+        for start, end in whole:
+            cuts = {item.place for item in items if start < item.place < end}
+            edges = [*pairwise(sorted({start, end, *cuts}))]
+            parts.append(range(len(source), len(source) + len(edges)))
+            source += edges
+        target, rows = [], []
+        for (start, end), weights in zip(units(translation.text), translation.weights):
+            best = int(weights.argmax()) if weights.any() else -1
+            if best >= 0 and text[slice(*whole[best])] == translation.text[start:end]:
+                first = whole[best][0]
+                for part in parts[best]:
+                    target.append(tuple(start + place - first for place in source[part]))
+                    rows.append(np.eye(len(source))[part])
+            else:
+                target.append((start, end))
+                rows.append(_expanded(weights, parts, len(source)))
+        shares = np.array(rows).reshape(len(target), len(source))
+        shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-9)
+        return cls(items, source, target, shares, len(translation.text))
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """The place in the translation and the number of each item, in order."""
+        whole = Range(0, len(self.source)), Range(0, len(self.target))
+        return self._placed(tree(self.items), *whole)
+
+    def _placed(self, nodes: list[Node], source: Range, target: Range) -> Iterator[tuple[int, int]]:
+        """Those of the markup in an element that has these units."""
+        ranges = self._elements(nodes, source, target)
+        for first, *_ in nodes:
+            if first not in ranges:
+                gap = self._gap(self.items[first], source, target, [*ranges.values()])
+                if gap is not None:
+                    ranges[first] = Range(gap, gap)
+        placed = []
+        for node in nodes:
+            if node.first in ranges:
+                own = ranges[node.first]
+                start = self._character(self.items[node.first], own.first)
+                end = self._character(self.items[node.last], own.last)
+                placed.append((start, max(start, end), node, own))
+        for start, end, node, own in sorted(placed, key=lambda one: (*one[:2], one[2].first)):
+            yield start, node.first
+            if node.last != node.first:
+                yield from self._placed(node.inner, self._words(node), own)
+                yield end, node.last
+
+    def _elements(self, nodes: list[Node], source: Range, target: Range) -> dict[int, Range]:
+        """The target units of each element with source units, by its first item; no two elements
+        share one."""
+        ranges: dict[int, Range] = {}
+        is_free = np.zeros(len(self.target), bool)
+        is_free[slice(*target)] = True
+        for node in nodes:
+            words = self._words(node)
+            if words.first == words.last:
+                continue
+            if words == source:
+                ranges[node.first] = target
+            elif found := best_run(self.shares[:, slice(*words)].sum(1), is_free):
+                ranges[node.first] = found
+                is_free[slice(*found)] = False
+        return ranges
+
+    def _words(self, node: Node) -> Range:
+        """The source units in an element."""
+        return Range(*(self._units_before(self.items[number].place) for number in node[:2]))
+
+    def _units_before(self, place: int) -> int:
+        return bisect_right(self.source, place, key=lambda unit: unit[1])
+
+    def _gap(self, item: Item, source: Range, target: Range, ranges: list[Range]) -> int | None:
+        """The unit before which the item stands: within `target`, outside of all other elements.
+        None if there is no place for a break of whitespace."""
+        before = self._units_before(item.place)
+        share = (before - source.first) / max(1, source.last - source.first)
+        gap = target.first + round(share * (target.last - target.first))
+        if item.role == "break":
+            return self._gap_of_break(item, target, ranges, gap)
+        if source.first < before < source.last and target.first < target.last:
+            aligned = self.shares[slice(*target), before]
+            if aligned.any():
+                gap = target.first + int(aligned.argmax())
+        for first, last in ranges:
+            if first < gap < last:
+                return first if gap - first <= last - gap else last
+        return gap
+
+    def _gap_of_break(
+        self, item: Item, target: Range, ranges: list[Range], near: int
+    ) -> int | None:
+        """The gap that divides the translation as the break divides the source: at a space, if
+        there is one without a break; with the least alignment across; nearest to `near`."""
+        before = self._units_before(item.place)
+
+        def cost(gap: int) -> tuple[bool, float, int]:
+            left, right = _edges(self.target, gap, self.length)
+            across = self.shares[:gap, before:].sum() + self.shares[gap:, :before].sum()
+            return left == right, round(float(across), 3), abs(gap - near)
+
+        gaps = [
+            gap
+            for gap in range(target.first, target.last + 1)
+            if not any(first < gap < last for first, last in ranges)
+        ]
+        free = [gap for gap in gaps if 0 < gap < len(self.target) and gap not in self.broken]
+        if not free and item.raw.isspace():
+            return None
+        gap = min(free or gaps, key=cost)
+        self.broken.add(gap)
+        return gap
+
+    def _character(self, item: Item, gap: int) -> int:
+        """The place of an item in a gap between units: before or after the space as in the source,
+        otherwise a closing tag at the word before it, and other markup at the word after it."""
+        before = self._units_before(item.place)
+        left, right = _edges(self.source, before, item.place)
+        is_left = item.place == left if left < right else item.role == "close"
+        edges = _edges(self.target, gap, self.length)
+        return edges[0] if is_left or item.role == "break" else edges[1]
+
+
+def tree(items: tuple[Item, ...]) -> list[Node]:
+    """The markup of a text by element."""
+    top: list[Node] = []
+    around = [top]
+    for number, item in enumerate(items):
+        if item.role == "close":
+            around.pop()
+        else:
+            node = Node(number, item.other, [])
+            around[-1].append(node)
+            if item.role == "open":
+                around.append(node.inner)
+    return top
+
+
+def best_run(shares: Float[np.ndarray, "T"], is_free: Bool[np.ndarray, "T"]) -> Range | None:
+    """The run of free units whose shares exceed one half by the largest sum; the unit of the
+    largest share if none exceeds it. None if all shares are 0."""
+    if not (shares * is_free).any():
+        return None
+    best, found = 0.0, None
+    start, total = 0, 0.0
+    for number, (share, free) in enumerate(zip(shares, is_free)):
+        gain = share - 0.5 if free else -np.inf
+        start, total = (number, gain) if total <= 0 else (start, total + gain)
+        if total > best:
+            best, found = total, Range(start, number + 1)
+    if found is None:
+        unit = int((shares * is_free).argmax())
+        found = Range(unit, unit + 1)
+    return found
+
+
+def _edges(spans: list[Span], gap: int, end: int) -> Span:
+    """The end of the unit before a gap, and the start of the unit after it."""
+    left = spans[gap - 1][1] if gap else 0
+    return left, spans[gap][0] if gap < len(spans) else end
+
+
+def _expanded(
+    weights: Float[np.ndarray, "S"], parts: list[range], count: int
+) -> Float[np.ndarray, "P"]:
+    """The weights of units as those of their parts."""
+    row = np.zeros(count)
+    for weight, part in zip(weights, parts):
+        row[part] = weight / len(part)
+    return row
