@@ -74,8 +74,9 @@ class Translation(Exchange):
 
     def read(self, line: str) -> Request | None:
         request = read_request(line, self.command.input, self.command.score)
-        is_own = request is None or bool(request.target)
-        return request if is_own else replace(request, target=self.command.target)
+        if request is None or request.target:
+            return request
+        return replace(request, target=self.command.target)
 
     def answer(self, requests: list[Request], numbers: list[int]) -> list[str]:
         from transformer.decoding.answers import scored, translated

@@ -127,6 +127,9 @@ xml_leaf = st.sampled_from(
 )  # fmt: skip
 
 
+CDATA = "<![CDATA[a & b]]>", "a &amp; b"
+
+
 def xml_inline(names):
     return joined(
         st.recursive(
@@ -141,18 +144,19 @@ def xml_inline(names):
 
 @st.composite
 def xliff(draw):
-    """A source file, and the file with a copy as each missing translation."""
+    """A source file, and the file with a copy as each missing translation, without CDATA."""
     source = expected = '<?xml version="1.0" encoding="UTF-8"?>\n<xliff version="1.2"><file><body>'
-    for number in range(draw(st.integers(0, 4))):
-        content = draw(xml_inline(['g id="1"', 'mrk mtype="x"', 'pc id="4"']))
+    for number in range(draw(st.integers(1, 4))):
+        content = "a" + draw(xml_inline(['g id="1"', 'mrk mtype="x"', 'pc id="4"']))
         gap = draw(st.sampled_from(["", "\n    "]))
         kind = draw(st.sampled_from(["none", "empty", "closed", "done", "no", "cut"]))
         attribute = ' translate="no"' if kind == "no" else ""
         old = {"none": "", "empty": "<target/>", "closed": '<target state="new"></target>',
                "done": "<target>fertig</target>", "no": "", "cut": ""}[kind]  # fmt: skip
-        new = {"none": f"{gap}<target>{content}</target>", "empty": f"<target>{content}</target>",
-               "closed": f'<target state="new">{content}</target>', "done": old, "no": "",
-               "cut": f"{gap}<target>{content}</target>"}[kind]  # fmt: skip
+        copy = content.replace(*CDATA)
+        new = {"none": f"{gap}<target>{copy}</target>", "empty": f"<target>{copy}</target>",
+               "closed": f'<target state="new">{copy}</target>', "done": old, "no": "",
+               "cut": f"{gap}<target>{copy}</target>"}[kind]  # fmt: skip
         inner = f"{gap}<source>{content}</source>"
         if kind == "cut":
             inner = f"<source>all</source>{gap}<seg-source>{content}</seg-source>"
@@ -168,13 +172,13 @@ def tmx(draw):
     """A source file in English, and the file with a copy as each missing German translation."""
     source = expected = '<?xml version="1.0"?>\n<tmx version="1.4"><header srclang="en"/><body>'
     for _ in range(draw(st.integers(1, 4))):
-        content = draw(xml_inline(["hi", 'hi type="b"']))
+        content = "a" + draw(xml_inline(["hi", 'hi type="b"']))
         gap = draw(st.sampled_from(["", "\n  "]))
         other = draw(st.sampled_from(["", '<tuv xml:lang="fr"><seg>x</seg></tuv>']))
         done = draw(st.booleans())
         own = f'{gap}<tuv xml:lang="en-US"><prop>p</prop><seg>{content}</seg></tuv>'
         there = '<tuv xml:lang="de-AT"><seg>da</seg></tuv>' if done else ""
-        new = there or f'{gap}<tuv xml:lang="de"><seg>{content}</seg></tuv>'
+        new = there or f'{gap}<tuv xml:lang="de"><seg>{content.replace(*CDATA)}</seg></tuv>'
         source += f"<tu>{own}{there}{other}</tu>"
         expected += f"<tu>{own}{new}{other}</tu>"
     end = "</body></tmx>\n"

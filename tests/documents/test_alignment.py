@@ -35,6 +35,7 @@ def test_pieces_are_found_in_the_text_also_behind_what_was_normalised():
     assert spans("\u2460 cat", ["\u25811", "\u2581cat"]) == [(0, 0), (2, 5)]
     assert spans("THE Cat", ["\u2581the", "\u2581cat"]) == [(0, 3), (4, 7)]
     assert spans("a \u2047 b", ["\u2581a", "<unk>", "\u2581b"]) == [(0, 1), (1, 1), (4, 5)]
+    assert spans("\u6f22" * 50 + " cat", ["<unk>", "\u2581cat"])[1] == (51, 54)
     assert overlaps([(0, 3), (4, 7)], [(2, 5), (5, 5)]).tolist() == [[1, 0], [1, 0]]
 
 
@@ -48,11 +49,17 @@ def test_a_source_unit_has_the_sum_over_its_pieces_and_a_target_unit_the_mean():
 
 
 def test_words_of_one_piece_have_the_attention_between_words(translator):
-    found = aligned_translations(translator, SENTENCES)
+    found = aligned_translations(translator, SENTENCES, needs_alignment=True)
     best = best_hypotheses(translator, SENTENCES)
     expected = word_attention(translator, SENTENCES, [one.tokens for one in best])
     assert [one.text for one in found] == [one.text for one in best]
-    for (text, weights), [part], sentence in zip(found, expected, SENTENCES):
+    compared = 0
+    for (text, weights, _), [part], sentence in zip(found, expected, SENTENCES):
         assert weights.shape == (len(units(text)), len(units(sentence)))
         if words(text) == part.target:
             assert np.allclose(weights, part.weights, atol=1e-6)
+            compared += 1
+    assert compared
+    plain = aligned_translations(translator, SENTENCES, needs_alignment=False)
+    assert [one.text for one in plain] == [one.text for one in found]
+    assert not any(one.weights.any() for one in plain)

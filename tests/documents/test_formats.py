@@ -22,7 +22,7 @@ def read(source, form):
 
 
 def copied(document):
-    return translated(document, lambda sentences: [*map(unchanged, sentences)], Handling("en"))
+    return translated(document, lambda sentences, _: [*map(unchanged, sentences)], Handling("en"))
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -41,7 +41,7 @@ def test_any_text_is_read_or_refused(form, source):
     try:
         document = read(source, form)
     except UserError:
-        assert form in ("po", "xliff", "tmx")
+        assert form in ("srt", "po", "xliff", "tmx")
     else:
         assert original(document) == source
         copied(document)
@@ -55,6 +55,9 @@ def test_html_is_cut_into_texts_at_blocks_and_not_at_inline_elements():
     page = """<title>A &amp; B</title><script>no</script><p>One <b>two</b>,<br>three&nbsp;<i>four
         </i>.<p>Five<!-- no --> six <code>no</code>.<div translate=no>no</div><td>7</td>"""
     assert texts(page, "html") == ["A & B", "One two, three four.", "Five six."]
+    assert texts("a<?php if (x): ?>b<![endif]>c", "html") == ["a", "b", "c"]
+    assert texts("<p translate=no>a<p>b", "html") == ["a", "b"]  # it does not end
+    assert texts("<script src='a.js'/><p>a &#1; b &fjlig;c <b", "html") == ["a b c <b"]
 
 
 def test_lines_of_a_cue_are_one_text_unless_they_are_said_by_two():
@@ -62,12 +65,35 @@ def test_lines_of_a_cue_are_one_text_unless_they_are_said_by_two():
         "1\n00:00:01,000 --> 00:00:02,000\n<i>One\ntwo.</i>\n\n2\n00:00:03.000 --> 00:00:04.000\n"
     )
     assert texts(f"{cues}- Three\nfour.\n- Five.\n", "srt") == ["One two.", "Three four.", "Five."]
-    assert texts("1\nno cue\n", "srt") == []
+    assert texts(f"{cues}Three.\n2\n00:00:05.000 --> 00:00:06.000\n \n4\nfour", "srt") == [
+        "One two.",
+        "Three.",
+        "4 four",
+    ]
+    assert texts("WEBVTT\n\n00:01.000 --> 00:02.000\n<v Jo>a &amp; <00:01.500>b", "srt") == [
+        "a & b"
+    ]
+
+
+def test_elements_that_are_not_to_be_translated_are_not_and_xliff_2_gets_its_target_language():
+    unit = '<unit{}><segment><source>a <ph id="1"/>b</source></segment></unit>'
+    source = '<xliff srcLang="en"><file><group translate="no">{}{}</group>{}</file></xliff>'
+    source = source.format(unit.format(""), unit.format(' translate="yes"'), unit.format(""))
+    assert texts(source, "xliff") == ["", "a b", "a b"]
+    found = copied(read(source, "xliff"))
+    assert found.count("<target>a") == 2 and 'srcLang="en" trgLang="de">' in found
+
+
+def test_an_empty_segment_of_a_translation_memory_is_filled():
+    source = '<tmx><tu><tuv lang="EN"><seg>a</seg></tuv><tuv lang="DE-de"><seg/></tuv></tu></tmx>'
+    assert copied(read(source, "tmx")) == source.replace("<seg/>", "<seg>a</seg>")
 
 
 def test_messages_are_texts_without_escapes_and_tags():
     source = 'msgid ""\n"Press \\"OK\\"\\n"\n"or <b>wait</b>"\nmsgstr ""\n'
     assert texts(source, "po") == ['Press "OK" or wait']
+    source = '\ufeffdomain "x"\n  msgid\n  "One " "two\\n" "\\x54hree"\nmsgstr ""\n'
+    assert copied(read(source, "po")).endswith('msgstr "One " "two\\n" "\\x54hree"\n')
 
 
 @pytest.mark.parametrize(
@@ -77,7 +103,12 @@ def test_messages_are_texts_without_escapes_and_tags():
         ("po", 'msgid "a\nmsgstr ""\n', "line 1 is no line"),
         ("po", '"a"\n', "line 1 is no line"),
         ("xliff", "<xliff>\n<a></xliff>", "not XML: mismatched tag: line 2"),
+        ("srt", "1\nno cue\n", "no line of times"),
+        ("xliff", "<a/>", "no <trans-unit> and no <segment>"),
+        ("po", '"Language: fr"\n', "translated to fr, but the model to de"),
         ("xliff", "", "not XML: no element found"),
+        ("xliff", '<xliff srcLang="en" trgLang="fr">a</xliff>', "translated to fr, but"),
+        ("xliff", '<xliff><file source-language="fr">a</file></xliff>', "translated from fr, but"),
         ("tmx", "<tmx><tu><tuv xml:lang='fr'><seg>a</seg></tuv></tu></tmx>", "no <tuv> in en"),
     ],
 )

@@ -94,7 +94,8 @@ CASES = [
     ("see <a>this</a>, x", "X , DAS", [3, 2, 1], "X , <a>DAS</a>"),
     # breaks separate words, and divide the translation as the source
     ("a b<br>c", "A B B C", [0, 1, 1, 2], "A B B<br>C"),
-    ("a\n  b", "漢字", [0, 1], "漢\n  字"),
+    ("a\n  b", "漢字", [0, 1], "漢字"),
+    ("a<br>b", "漢字", [0, 1], "漢<br>字"),
     ("a\n  b", "A", [0], "A"),
     ("a<br>b", "A", [0], "A<br>"),
     ("a b&nbsp;c", "C A B", [2, 0, 1], "C A&nbsp;B"),
@@ -115,6 +116,8 @@ def test_characters_are_written_as_the_source_writes_them():
     assert placed('a &quot;b" &amp; c & d', 'A "B" & C & <', [0, 1, 2, 3, 4, 5, 6, None]) == (
         'A &quot;B" &amp; C & &lt;'
     )
+    cue = "1\n00:00:01,000 --> 00:00:02,000\na\nb\n"
+    assert placed(cue, "漢字", [0, 1], "srt").endswith("漢\n字\n")  # its lines matter
     po = 'msgid "a\\n"\n"b"\nmsgstr ""\n'
     assert placed(po, 'A "B"', [0, None, 1, None], "po").endswith('msgstr "A\\n\\""\n"B\\""\n')
 

@@ -22,15 +22,17 @@ def tag_of(tags: Sequence[str], code: str) -> str:
     return tag
 
 
-def with_tag(tokenizer: Tokenizer, text: str, code: str) -> str:
-    """The text with the tag of a language, if one is given. Raises UserError if the model has no
-    such tag, or the text begins with another one."""
-    if not code:
-        return text
-    if not tokenizer.tags:
+def target_tag(tokenizer: Tokenizer, code: str) -> str:
+    """The tag of a language, "" if none is given. Raises UserError if the model has no such tag."""
+    if code and not tokenizer.tags:
         raise UserError(f"this model has one target language: remove the target {code!r}")
-    tag, (own, _) = tag_of(tokenizer.tags, code), tokenizer.split_tag(text)
-    if own and own != tag:
+    return tag_of(tokenizer.tags, code) if code else ""
+
+
+def with_tag(tokenizer: Tokenizer, text: str, tag: str) -> str:
+    """The text, beginning with this tag. Raises UserError if it begins with another one."""
+    own, _ = tokenizer.split_tag(text)
+    if tag and own and own != tag:
         raise UserError(f"the target is {tag}, but a text begins with {own}")
     return text if own else tag + text
 

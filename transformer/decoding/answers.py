@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transformer.data.tags import with_tag
+from transformer.data.tags import target_tag, with_tag
 from transformer.decoding.alignment import alignments, pharaoh
 from transformer.decoding.lines import one_line
 from transformer.decoding.requests import Answer, Request
@@ -60,7 +60,9 @@ def scored(
 def tagged_texts(translator: Translator, requests: Sequence[Request]) -> list[str]:
     """The texts, each with the tag of its target language, if it names one."""
     source = translator.tokenizers.source
-    return [with_tag(source, request.text, request.target) for request in requests]
+    return [
+        with_tag(source, request.text, target_tag(source, request.target)) for request in requests
+    ]
 
 
 def _links(translator: Translator, sources, found, aligned: bool):

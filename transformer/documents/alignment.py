@@ -5,33 +5,29 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from transformer.data.tags import with_tag
 from transformer.data.tokenizer import BLANK
 from transformer.decoding.alignment import PieceAttention, piece_attention
-from transformer.decoding.translator import Hypothesis, Translator, best_hypotheses
+from transformer.decoding.translator import Translator, best_hypotheses
 from transformer.documents.placement import Aligned
 from transformer.documents.units import Span, units
 
+UNKNOWN = "<unk>"
 SLACK = 16
 """Characters within which the next piece is looked for in a text; normalisation changes some."""
 
 
 def aligned_translations(
-    translator: Translator, sentences: Sequence[str], target: str = ""
+    translator: Translator, sentences: Sequence[str], needs_alignment: bool
 ) -> list[Aligned]:
-    """The best translation of each sentence; into this language, for a model that has several."""
-    tagged = [with_tag(translator.tokenizers.source, one, target) for one in sentences]
-    return aligned(translator, tagged, best_hypotheses(translator, tagged))
-
-
-def aligned(
-    translator: Translator, sentences: Sequence[str], found: Sequence[Hypothesis]
-) -> list[Aligned]:
-    """Translations, aligned with their sentences without target tags."""
-    attention = piece_attention(translator, sentences, [one.tokens for one in found])
+    """The best translation of each sentence; aligned with the sentence without its target tag, if
+    that is needed."""
+    found = best_hypotheses(translator, sentences)
+    attention: list[list[PieceAttention]] = [[] for _ in sentences]
+    if needs_alignment:
+        attention = piece_attention(translator, sentences, [one.tokens for one in found])
     texts = [translator.tokenizers.source.split_tag(sentence)[1] for sentence in sentences]
     return [
-        Aligned(one.text, unit_weights(text, one.text, parts))
+        Aligned(one.text, unit_weights(text, one.text, parts), one.truncated)
         for text, one, parts in zip(texts, found, attention)
     ]
 
@@ -39,8 +35,8 @@ def aligned(
 def unit_weights(
     source: str, target: str, parts: Sequence[PieceAttention]
 ) -> Float[np.ndarray, "T S"]:
-    """The attention between the units of a text and those of its translation: of a target unit the
-    mean over its characters, of a source unit the sum over those of its pieces."""
+    """The attention between the units of a text and those of its translation. A target unit has the
+    mean over its characters; a source unit has the sum over its pieces."""
     read = [piece for part in parts for piece in part.source]
     written = [piece for part in parts for piece in part.target]
     weights = np.zeros((len(written), len(read)))
@@ -56,16 +52,19 @@ def unit_weights(
 
 
 def spans(text: str, pieces: Sequence[str]) -> list[Span]:
-    """Where each piece stands in the text; nowhere, if the text was normalised there."""
+    """The place of each piece in the text; an empty one, if the text was normalised there."""
     found: list[Span] = []
-    place, lowered = 0, text.lower() if len(text.lower()) == len(text) else text
+    place, slack = 0, SLACK
+    lowered = text.lower() if len(text.lower()) == len(text) else text
     for piece in pieces:
         visible = piece.replace(BLANK, "")
         start = -1
         if visible:
-            end = place + SLACK + len(visible)
+            end = place + slack + len(visible)
             start = text.find(visible, place, end)
             start = start if start >= 0 else lowered.find(visible, place, end)
+        # An unknown piece may be any number of characters.
+        slack = SLACK if start >= 0 else slack + SLACK + len(text) * (piece == UNKNOWN)
         place = start + len(visible) if start >= 0 else place
         found.append((place - len(visible), place) if start >= 0 else (place, place))
     return found

@@ -1,27 +1,28 @@
 """Documents: text that stays, and slots for translations."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from transformer.documents.segment import Item, Segment
 
-Escape = Callable[[str], str]
-"""How a document writes a character."""
+Pieces = list[tuple[str, Item | None]]
+"""A translation: text, or an item with the space that it replaces, if any."""
 
 
 class Slot(NamedTuple):
     """The place of a translation.
 
-    segment   what is translated
-    raw       what stands there now, and stays if nothing is translated
-    escape    how the document writes a character of the translation
-    before    what is written before a translation, such as the tag of an element for it
-    after     what is written after it
+    segment   the text to translate
+    raw       the text that stands there now
+    escape    writes a character of the translation
+    before    is written before the translation, such as the tag of an element for it
+    after     is written after the translation
     """
 
     segment: Segment
     raw: str
-    escape: Escape
+    escape: Callable[[str], str]
     before: str = ""
     after: str = ""
 
@@ -30,16 +31,18 @@ Document = list[str | Slot]
 """The parts of a document, in order."""
 
 
+def lines(text: str) -> list[str]:
+    """The lines of a text, each with its line feed."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
 def segments(document: Document) -> list[Segment]:
-    """What is translated."""
+    """The texts to translate."""
     return [part.segment for part in document if isinstance(part, Slot)]
 
 
-def written(
-    document: Document, translations: Sequence[list[tuple[str, Item | None]] | None]
-) -> str:
-    """The document with the translations of its segments, each as `put_back` returns it; None is a
-    segment that is copied."""
+def written(document: Document, translations: Sequence[Pieces | None]) -> str:
+    """The document with the translations of its segments; None is a segment that is copied."""
     text = []
     own = iter(translations)
     for part in document:
@@ -52,7 +55,7 @@ def written(
     return "".join(text)
 
 
-def spelled(slot: Slot, pieces: list[tuple[str, Item | None]]) -> str:
+def spelled(slot: Slot, pieces: Pieces) -> str:
     """A translation as the document writes it: the k-th time that a character occurs, as it is
     written for the k-th time in the source."""
     left = {text: [*reversed(raws)] for text, raws in slot.segment.spellings.items()}

@@ -1,4 +1,4 @@
-"""Which reader a format has."""
+"""The reader of each format."""
 
 from transformer.documents import Format
 from transformer.documents.document import Document
@@ -11,10 +11,15 @@ from transformer.errors import UserError
 
 SUFFIXES: dict[str, Format] = {
     "txt": "paragraphs",
-    **dict.fromkeys(("html", "htm", "xhtml"), "html"),
-    **dict.fromkeys(("srt", "vtt"), "srt"),
-    **dict.fromkeys(("po", "pot"), "po"),
-    **dict.fromkeys(("xliff", "xlf"), "xliff"),
+    "html": "html",
+    "htm": "html",
+    "xhtml": "html",
+    "srt": "srt",
+    "vtt": "srt",
+    "po": "po",
+    "pot": "po",
+    "xliff": "xliff",
+    "xlf": "xliff",
     "tmx": "tmx",
 }
 
@@ -30,7 +35,7 @@ def format_of(name: str) -> Format:
 
 def read_document(source: str, form: Format, languages: tuple[str, str]) -> Document:
     """A document of this format, to be translated between two languages. Raises UserError for text
-    of another format."""
+    of another format, and for a file of other languages."""
     match form:
         case "paragraphs":
             return read_paragraphs(source)
@@ -39,8 +44,8 @@ def read_document(source: str, form: Format, languages: tuple[str, str]) -> Docu
         case "srt":
             return read_subtitles(source)
         case "po":
-            return read_po(source)
+            return read_po(source, languages[1])
         case "xliff":
-            return read_xliff(source)
+            return read_xliff(source, languages)
         case "tmx":
-            return read_tmx(source, *languages)
+            return read_tmx(source, languages)

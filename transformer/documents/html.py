@@ -1,13 +1,13 @@
-"""HTML: text outside of scripts, styles and code; inline elements are markup of a sentence."""
+"""HTML: text outside scripts, styles and code; inline elements are markup in a sentence."""
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
 from transformer.documents.document import Document, Slot
-from transformer.documents.segment import Segment, Token
+from transformer.documents.segment import Segment, Symbol, characters_of
 
 INLINE = frozenset(
     """
@@ -32,7 +32,7 @@ VOID = frozenset(
 )
 """Elements without an end tag (https://html.spec.whatwg.org/#void-elements)."""
 
-REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[A-Za-z][A-Za-z0-9]*;?)")
+REFERENCE = re.compile(r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,9};?|[A-Za-z][A-Za-z0-9]*;?)")
 
 
 class Event(NamedTuple):
@@ -46,26 +46,26 @@ class Event(NamedTuple):
 
 
 def read_html(source: str) -> Document:
-    """A page or a fragment. What the parser does not understand stays as it is."""
+    """A page or a fragment."""
     document: Document = []
-    tokens: list[Token] = []
-    for event in _with_whole_elements(iter(events(source))):
+    symbols: list[Symbol] = []
+    for event in _with_whole_elements(events(source)):
         if event.kind == "text":
-            tokens += characters(event.raw)
+            symbols += characters(event.raw)
         elif event.name in INLINE or event.kind == "other":
             role = "break" if event.name == "br" else event.kind
-            tokens.append(Token(event.raw, "alone" if role == "other" else role, event.name))
+            symbols.append(Symbol(event.raw, "alone" if role == "other" else role, event.name))
         else:
-            _end(document, tokens)
+            _end_segment(document, symbols)
             document.append(event.raw)
-    _end(document, tokens)
+    _end_segment(document, symbols)
     return document
 
 
-def _end(document: Document, tokens: list[Token]) -> None:
+def _end_segment(document: Document, symbols: list[Symbol]) -> None:
     """Adds a segment to the document; as text if there is nothing to translate."""
-    segment = Segment((*tokens,))
-    tokens.clear()
+    segment = Segment((*symbols,))
+    symbols.clear()
     if segment.is_translatable:
         document.append(Slot(segment, segment.raw, escape))
     else:
@@ -73,45 +73,60 @@ def _end(document: Document, tokens: list[Token]) -> None:
 
 
 def escape(character: str) -> str:
-    """A character of text."""
+    """A character of text, as HTML writes it."""
     return html.escape(character, quote=False)
 
 
-def characters(raw: str) -> Iterator[Token]:
-    """The characters of text with character references."""
+def characters(raw: str) -> Iterator[Symbol]:
+    """The characters of text with character references. One that is unknown stays as it is; one
+    that is not of a single character is markup."""
     done = 0
     for match in REFERENCE.finditer(raw):
-        yield from (Token(one, "text", one) for one in raw[done : match.start()])
+        yield from characters_of(raw[done : match.start()])
         text = html.unescape(match[0])
         if text == match[0]:
-            yield from (Token(one, "text", one) for one in text)
+            yield from characters_of(text)
+        elif len(text) == 1:
+            yield Symbol(match[0], "text", text)
         else:
-            yield Token(match[0], "text", text[0])
-            yield from (Token("", "text", one) for one in text[1:])
+            yield Symbol(match[0], "alone")
         done = match.end()
-    yield from (Token(one, "text", one) for one in raw[done:])
+    yield from characters_of(raw[done:])
 
 
-def _with_whole_elements(found: Iterator[Event]) -> Iterator[Event]:
-    """The events, with each opaque element as one event of the kind "other"."""
-    for event in found:
-        if event.is_opaque and event.kind == "open":
-            raw, depth = event.raw, 1
-            while depth and (inner := next(found, None)):
-                raw += inner.raw
-                if inner.name == event.name:
-                    depth += (inner.kind == "open") - (inner.kind == "close")
+def _with_whole_elements(found: Sequence[Event]) -> Iterator[Event]:
+    """The events, with each opaque element that ends as one event, of kind "other" or "block"."""
+    number = 0
+    while number < len(found):
+        event = found[number]
+        last = _element_end(found, number) if event.is_opaque and event.kind == "open" else None
+        if last:
             kind = "other" if event.name in INLINE else "block"
+            raw = "".join(inner.raw for inner in found[number:last])
             yield Event(raw, kind, event.name)
         else:
             yield event
+        number = last or number + 1
+
+
+def _element_end(found: Sequence[Event], number: int) -> int | None:
+    """The number of the event after an element, None if it does not end."""
+    depth = 0
+    for last in range(number, len(found)):
+        if found[last].name == found[number].name:
+            depth += (found[last].kind == "open") - (found[last].kind == "close")
+            if depth == 0:
+                return last + 1
+    return None
 
 
 def events(source: str) -> list[Event]:
     """The parts of the source; together they are the source."""
     parser = Parser()
-    parser.feed(source)
+    end = source.rfind(">") + 1  # the rest has no tags, and takes HTMLParser the square of its time
+    parser.feed(source[:end])
     parser.close()
+    parser.found.append((end, "text"))
     starts = [start for start, *_ in parser.found] + [len(source)]
     return [
         Event(source[start:end], *rest)
@@ -141,14 +156,14 @@ class Parser(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """An opening tag."""
         values = dict(attrs)
-        is_opaque = tag in OPAQUE or values.get("translate") == "no"
+        is_opaque = tag in OPAQUE or (values.get("translate") or "").lower() == "no"
         is_opaque |= "notranslate" in (values.get("class") or "").split()
         is_void = tag in VOID
         self.add("alone" if is_void else "open", tag, is_opaque and not is_void)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag such as <br/>; of other elements than void ones, the slash means nothing."""
-        self.handle_starttag(tag, attrs)
+        """A whole element, such as <br/>; in XHTML also <script src="a.js"/>."""
+        self.add("alone", tag)
 
     def handle_endtag(self, tag: str) -> None:
         """A closing tag."""
@@ -175,9 +190,9 @@ class Parser(HTMLParser):
         self.add("block")
 
     def handle_pi(self, data: str) -> None:
-        """A processing instruction, such as PHP."""
-        self.add("other")
+        """A processing instruction, such as PHP: it may depend on the order."""
+        self.add("block")
 
     def unknown_decl(self, data: str) -> None:
-        """A declaration such as <![CDATA[."""
-        self.add("other")
+        """A declaration such as <![endif]>."""
+        self.add("block")

@@ -1,21 +1,27 @@
-"""Placeholders: parts of a text that a translation must have as they are."""
+"""Placeholders: parts of a text that stay as they are in its translation."""
 
+from dataclasses import replace
 from typing import Any
 
 import regex
 
-from transformer.documents.segment import Segment, Token
+from transformer.documents.segment import Segment, Symbol, replace_matches
 
 PLACEHOLDER = regex.compile(
     r"""
       (?:https?|ftp)://[^\s<>"']*[^\s<>"'.,;:!?)\]}\u2019\u201d]     # URL
     | www\.[^\s<>"']*[^\s<>"'.,;:!?)\]}\u2019\u201d]
-    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                                  # e-mail address
-    | \{\{[^{}\n]*\}\} | \$?\{[\w.,:!\ -]*\}         # {{x}}, {name}, ${name}, {0:d}
+    | (?<![\w.+-])[\w.+-]{1,64}+@[\w-]+(?:\.[\w-]+)+              # e-mail address
+    | (?=\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,)      # a message of ICU
+      (?P<icu>\{(?:[^{}]|(?&icu))*\})
+    | \{%.*?%\} | <%.*?%>                                          # {% if %}, <%= x %>
+    | [$%\#]?(?P<braces>\{(?:\s*[\w.\[\]]*\s*(?:[,:!][^{}\n]*)?|(?&braces))\})  # {x}, {{x}}, ${x}
     | %%
-    | %\(\w+\)[-+#0]*\d*(?:\.\d+)?[a-zA-Z]                          # %(name)s
-    | %(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[@sdiuoxXfFeEgGcp](?![\p{L}\p{N}])
-    | (?:\p{RI}\p{RI}|[\d\#*]\uFE0F?\u20E3                          # flags, keycaps, emoji
+    | %\(\w+\)[-+\#0]*\d*(?:\.\d+)?[a-zA-Z]                       # %(name)s
+    | (?<!\d)%(?:\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?
+      (?:<\w+>|(?:hh?|ll?|I64|[Lqjzt])?[@diuoxXfFeEgGcspn])         # %d, %1$s, %-5.2f, %<PRIu64>
+    | (?<=\d)%[sd@](?!\p{L}) | (?<!\d)%L?\d{1,2}                  # 5%s; of Qt: %1, %L1
+    | (?:\p{RI}\p{RI}|[\d\#*]\uFE0F?\u20E3                        # flags, keycaps, emoji
         |(?:\p{Emoji_Presentation}|\p{Extended_Pictographic}\uFE0F)\p{EMod}?
          (?:\u200D\p{Extended_Pictographic}\uFE0F?\p{EMod}?)*)
     """,
@@ -31,18 +37,14 @@ NUMBERS = regex.compile(f"{PLACEHOLDER.pattern} | {NUMBER}", regex.VERBOSE)
 
 def lost(segment: Segment, translation: str, pattern: Any) -> bool:
     """Whether the translation does not have each placeholder of the segment as often."""
-    source, target = (sorted(pattern.findall(text)) for text in (segment.text, translation))
+    source, target = (
+        sorted(match[0] for match in pattern.finditer(" ".join(text.split())))
+        for text in (segment.text, translation)
+    )
     return source != target
 
 
 def as_markup(segment: Segment, pattern: Any) -> Segment:
     """The segment with its placeholders as markup, which is not translated."""
-    characters = "".join(token.text if token.role == "text" else "\n" for token in segment.tokens)
-    tokens: list[Token] = []
-    done = 0
-    for match in pattern.finditer(characters):
-        start, end = match.span()
-        raw = "".join(token.raw for token in segment.tokens[start:end])
-        tokens += [*segment.tokens[done:start], Token(raw, "alone")]
-        done = end
-    return Segment((*tokens, *segment.tokens[done:]))
+    symbols = replace_matches([*segment.symbols], pattern, lambda raw, _: Symbol(raw, "alone"))
+    return replace(segment, symbols=(*symbols,))

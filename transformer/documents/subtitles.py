@@ -2,41 +2,62 @@
 
 import re
 
-from transformer.documents.document import Document, Slot
-from transformer.documents.segment import Segment, Token
-from transformer.documents.tags import with_tags
+from transformer.documents.document import Document, Slot, lines
+from transformer.documents.embedded_tags import with_tags
+from transformer.documents.html import characters, escape
+from transformer.documents.segment import Segment, characters_of
+from transformer.errors import UserError
 
-LINE = re.compile(r"[^\n]*\n|[^\n]+")
 TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d\d[,.]\d+\s*-->")
+NUMBER = re.compile(r"^\s*\d+\s*\Z", re.MULTILINE)
 DASH = re.compile(r"\s*[-\u2010\u2013\u2014]\s*(?=\S)")
-"""What begins a line of one of several persons."""
+"""The beginning of a line of one of several speakers."""
 
 
 def read_subtitles(source: str) -> Document:
-    """The lines of a cue are one text. Its translation is divided at about the same share of it; a
-    line that begins with a dash begins another text."""
+    """The lines of a cue are one text. Its translation is divided at about the same words; a line
+    that begins with a dash begins another text. Raises UserError if there is no cue."""
     document: Document = []
     texts: list[str] = []
-    is_cue = False
-    for line in LINE.findall(source):
-        is_text = is_cue and bool(line.strip()) and not TIMES.match(line)
+    is_cue, is_webvtt = False, source.lstrip("\ufeff").startswith("WEBVTT")
+    for line in lines(source):
+        is_text = is_cue and bool(line.strip("\r\n")) and not TIMES.match(line)
         if not is_text:
-            document += [part for text in texts for part in _parts(text)]
-            document.append(line)
+            texts, number = _without_number(texts, bool(TIMES.match(line)))
+            document += [part for text in texts for part in _parts(text, is_webvtt)]
+            document += [number, line]
             texts = []
             is_cue = bool(TIMES.match(line))
         elif texts and not DASH.match(line):
             texts[-1] += line
         else:
             texts.append(line)
-    return document + [part for text in texts for part in _parts(text)]
+    document += [part for text in texts for part in _parts(text, is_webvtt)]
+    if (
+        source.strip("\ufeff\r\n\t ")
+        and not is_webvtt
+        and not any(TIMES.match(part) for part in document if isinstance(part, str))
+    ):
+        raise UserError("the document has no line of times, such as 00:00:01,000 --> 00:00:02,000")
+    return document
 
 
-def _parts(text: str) -> Document:
+def _without_number(texts: list[str], has_next: bool) -> tuple[list[str], str]:
+    """The texts of a cue without the number of the next one, if no blank line is between them."""
+    found = NUMBER.search(texts[-1]) if texts and has_next else None
+    if not found:
+        return texts, ""
+    rest = texts[-1][: found.start()]
+    return [*texts[:-1], *([rest] if rest else [])], found[0]
+
+
+def _parts(text: str, is_webvtt: bool) -> Document:
+    """A text behind its dash; WebVTT has character references."""
     dash = DASH.match(text)
     before = dash[0] if dash else ""
     rest = text[len(before) :]
-    segment = Segment((*with_tags([Token(one, "text", one) for one in rest]),))
+    symbols = [*(characters(rest) if is_webvtt else characters_of(rest))]
+    segment = Segment((*with_tags(symbols),), lines="kept")
     if not segment.is_translatable:
         return [text]
-    return [before, Slot(segment, rest, escape=str)]
+    return [before, Slot(segment, rest, escape if is_webvtt else str)]

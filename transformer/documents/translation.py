@@ -1,20 +1,19 @@
-"""The translation of a document: which sentences are translated, and where the results go."""
+"""The translation of documents, sentence by sentence."""
 
-from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from transformer.data.tokenizer import has_letters
-from transformer.documents.document import Document, segments, written
+from transformer.documents.document import Document, Pieces, segments, written
 from transformer.documents.placeholders import NUMBERS, PLACEHOLDER, as_markup, lost
 from transformer.documents.placement import Aligned, put_back
 from transformer.documents.segment import Segment
-from transformer.documents.sentences import split_sentences
-from transformer.documents.units import units
+from transformer.documents.sentences import sentences
+from transformer.documents.units import UNSPACED_CHARACTER, units
 
-Translation = Generator[list[str], Sequence[Aligned] | None, str]
-"""It asks for translations of sentences, is sent them, and returns the document."""
+Translate = Callable[[list[str], bool], Sequence[Aligned]]
+"""From sentences, and whether they need alignment, to their translations."""
 
 
 class Handling(NamedTuple):
@@ -24,69 +23,80 @@ class Handling(NamedTuple):
     keep_numbers: bool = False
 
 
-def translated(
-    document: Document, translate: Callable[[list[str]], Sequence[Aligned]], handling: Handling
-) -> str:
-    """The document with its segments translated. Placeholders and markup occur once, as they are;
-    what has no letters stays."""
-    translation = translation_of(document, handling)
-    found: Sequence[Aligned] | None = None
-    try:
-        while True:
-            found = translate(translation.send(found))
-    except StopIteration as end:
-        return end.value
+def translated(document: Document, translate: Translate, handling: Handling) -> str:
+    """The document with its segments translated. Placeholders and markup occur once, as they are.
+    Text without letters is copied."""
+    [text] = all_translated([document], translate, handling)
+    return text
 
 
-def translation_of(document: Document, handling: Handling) -> Translation:
-    """The steps of a translation: first all sentences as they are, then once more those segments
-    whose translations lost placeholders, with the placeholders as markup."""
+def all_translated(
+    documents: Sequence[Document], translate: Translate, handling: Handling
+) -> list[str]:
+    """Several documents, translated together."""
     pattern = NUMBERS if handling.keep_numbers else PLACEHOLDER
-    wanted = segments(document)
-    found = yield from _aligned(wanted, handling.language)
-    again = {
-        number: as_markup(segment, pattern)
-        for number, (segment, one) in enumerate(zip(wanted, found))
-        if one is not None and lost(segment, one.text, pattern)
-    }
-    protected = yield from _aligned([*again.values()], handling.language)
-    for (number, segment), one in zip(again.items(), protected):
-        wanted[number], found[number] = segment, one
-    return written(
-        document,
-        [one and put_back(segment, one) for segment, one in zip(wanted, found)],
-    )
-
-
-def _aligned(
-    wanted: Sequence[Segment], language: str
-) -> Generator[list[str], Sequence[Aligned] | None, list[Aligned | None]]:
-    """The translation of each segment; None for those without letters."""
-    cut = [split_sentences(one.text, language) if one.is_translatable else [] for one in wanted]
-    asked = [text.strip() for texts in cut for text in texts if has_letters(text)]
-    answers = iter(((yield asked) if asked else None) or [])
+    cut = [
+        [[*sentences(segment, handling.language)] for segment in segments(document)]
+        for document in documents
+    ]
+    wanted = [one for of_document in cut for own in of_document for one in own]
+    wanted = [one for one in wanted if one.is_translatable]
+    found = _aligned(wanted, translate)
+    again = [n for n, one in enumerate(found) if lost(wanted[n], one.text, pattern)]
+    protected = [as_markup(wanted[n], pattern) for n in again]
+    found = [put_back(segment, one) for segment, one in zip(wanted, found)]
+    for n, segment, one in zip(again, protected, _aligned(protected, translate)):
+        found[n] = put_back(segment, one)
+    translations = iter(found)
     return [
-        joined(texts, [next(answers) if has_letters(text) else unchanged(text) for text in texts])
-        if texts
-        else None
-        for texts in cut
+        written(document, [_joined(own, translations) for own in of_document])
+        for document, of_document in zip(documents, cut)
     ]
 
 
-def joined(sentences: Sequence[str], found: Sequence[Aligned]) -> Aligned:
-    """The translations of the sentences of a text as one, with the whitespace between them."""
-    text = ""
-    for sentence, one in zip(sentences, found):
-        text += one.text.strip() + sentence[len(sentence.rstrip()) :]
-    sizes = np.array([one.weights.shape for one in found])
-    weights = np.zeros(sizes.sum(0))
-    for (rows, columns), one in zip(sizes.cumsum(0) - sizes, found):
-        weights[rows : rows + len(one.weights), columns : columns + one.weights.shape[1]] = (
-            one.weights
-        )
-    return Aligned(text, weights)
+def _aligned(wanted: Sequence[Segment], translate: Translate) -> list[Aligned]:
+    """The translation of each sentence; of one without letters, itself."""
+    found: list[Any] = [
+        None if segment.is_translatable else unchanged(segment.text) for segment in wanted
+    ]
+    for needs_alignment in (False, True):
+        numbers = [
+            number
+            for number, segment in enumerate(wanted)
+            if segment.is_translatable and segment.needs_alignment == needs_alignment
+        ]
+        if numbers:
+            texts = [wanted[number].text for number in numbers]
+            for number, one in zip(numbers, translate(texts, needs_alignment), strict=True):
+                found[number] = one._replace(text=one.text.strip())
+    return found
+
+
+def _joined(own: Sequence[Segment], translations) -> Pieces | None:
+    """The translation of a segment from those of its sentences; None if it has no letters."""
+    if not any(sentence.is_translatable for sentence in own):
+        return None
+    pieces: Pieces = []
+    for before, sentence in zip([None, *own], own):
+        if before and _needs_space(before, pieces):
+            pieces.append((" ", None))
+        if sentence.is_translatable:
+            pieces += next(translations)
+        else:
+            pieces += put_back(sentence, unchanged(sentence.text))
+    return pieces
+
+
+def _needs_space(before: Segment, pieces: Pieces) -> bool:
+    """Whether a sentence of a script without spaces was translated into one with spaces."""
+    written = "".join(text if item is None else item.raw for text, item in pieces)
+    return bool(
+        written
+        and UNSPACED_CHARACTER.match(before.raw[-1:])
+        and not (written[-1].isspace() or UNSPACED_CHARACTER.match(written[-1]))
+    )
 
 
 def unchanged(text: str) -> Aligned:
     """A text as its own translation."""
-    return Aligned(text.strip(), np.eye(len(units(text))))
+    return Aligned(text, np.eye(len(units(text))))

@@ -1,5 +1,5 @@
-"""Units of a text that markup may stand between: words, numbers, punctuation marks, and the
-characters of scripts that do not separate words."""
+"""Units of a text, between which markup may stand: words, numbers, punctuation marks, and single
+characters of scripts without spaces."""
 
 import regex
 
@@ -7,6 +7,9 @@ UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 WORD = rf"(?:(?![{UNSPACED}])[\p{{L}}\p{{N}}\p{{M}}_])+"
 UNIT = regex.compile(rf"{WORD}(?:['\u2019]{WORD})*|[{UNSPACED}]\p{{M}}*|(?!\s)\X")
 """A word with its apostrophes; a character with its marks; or any other visible character."""
+
+UNSPACED_CHARACTER = regex.compile(rf"[{UNSPACED}\u3000-\u303f\uff00-\uffef]")
+"""A character of such a script, or one of its punctuation marks."""
 
 Span = tuple[int, int]
 """First character, and the character after the last."""

@@ -6,9 +6,11 @@ clients (https://docs.libretranslate.com); the page uses `/runs` and `/answer`, 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from starlette.applications import Starlette
@@ -23,14 +25,14 @@ from transformer.decoding.lines import Line, one_line, split_lines
 from transformer.documents import FORMATS, Format
 from transformer.documents.formats import format_of, read_document
 from transformer.documents.placement import Aligned
-from transformer.documents.translation import Handling, translation_of
+from transformer.documents.translation import Handling, all_translated
 from transformer.errors import UserError
 from transformer.serving.access import HEADERS, refused
 from transformer.serving.batcher import RequestBatcher
 from transformer.serving.files import TranslatedFiles
 from transformer.serving.languages import Languages
 from transformer.serving.requests import Limits, RefusedError, UploadedFile, read_fields
-from transformer.serving.service import ModelService, Options, TranslatorOptions
+from transformer.serving.service import ModelService, Options
 
 PACKAGE = Path(__file__).parents[1]
 FILES = [
@@ -43,11 +45,9 @@ BATCH_SIZES = (1, 4, 16)
 """A search shrinks to a quarter of its rows when the others have finished, so that powers of four
 lead to one another."""
 
-ALIGNED = TranslatorOptions(aligned=True)
-"""The options of sentences of documents."""
-
-CONNECTION_CHECK = 0.5
-"""Seconds between checks whether a client is still connected."""
+CONNECTION_CHECK = CAPACITY_CHECK = 0.5
+"""Seconds between checks whether a client is still connected, and whether the queue has capacity
+for sentences of a document."""
 
 
 def make_application(
@@ -105,7 +105,7 @@ class Interface:
         self.files = TranslatedFiles()
         self.languages = Languages([one for one in services if one.kind == "translator"])
         # Texts for one model with the same options may be batched.
-        answer = lambda key, texts: key[0].answer(texts, key[1])  # noqa: E731
+        answer = lambda key, texts: key[0](texts, key[1])  # noqa: E731
         self.batcher = RequestBatcher(answer, BATCH_SIZES, limits.waiting)
 
     async def health(self, _: Request) -> Response:
@@ -156,7 +156,8 @@ class Interface:
         form = fields.get("format") or "text"
         if form in FORMATS:
             texts = self._texts(q)
-            translated = [await self._document(request, service, tag, form, one) for one in texts]
+            _check_limit(len(texts), self.limits.lines, "lines")
+            translated = await self._documents(request, service, tag, form, texts)
             return as_json(_response(q, translated, wanted, [[]] * len(texts), detected))
         if form != "text":
             raise UserError(f"'format' must be one of: text, {', '.join(FORMATS)}")
@@ -187,7 +188,7 @@ class Interface:
             source = found and found["language"]
         service, tag = self.languages.find(source, target)
         _check_limit(len(file.text), self.limits.file_characters, "characters in a file")
-        text = await self._document(request, service, tag, form, file.text)
+        [text] = await self._documents(request, service, tag, form, [file.text])
         name = self.files.keep(file.name, str(target), text)
         return as_json({"translatedFileUrl": f"{request.base_url}download_file/{name}"})
 
@@ -201,25 +202,44 @@ class Interface:
             content, headers=HEADERS | attachment, media_type="application/octet-stream"
         )
 
-    async def _document(
-        self, request: Request, service: ModelService, tag: str, form: Format, text: str
-    ) -> str:
-        """A translated document, whose sentences join the queue, as many at once as a request may
-        have lines."""
-        data = service.config.data
-        document = read_document(text, form, (data.source, code_of(tag) if tag else data.target))
-        translation = translation_of(document, Handling(data.source))
-        found = None
+    async def _documents(
+        self, request: Request, service: ModelService, tag: str, form: Format, texts: list[str]
+    ) -> list[str]:
+        """Translated documents. They are read and written in a thread, which waits for capacity in
+        the queue for as many sentences at once as a request may have lines."""
+        loop, size = asyncio.get_running_loop(), self.limits.lines
+        has_left = Event()
+
+        def translate(sentences: list[str], needs_alignment: bool) -> list[Aligned]:
+            tagged = service.tagged(sentences, tag)
+            for sentence in tagged:
+                service.check(sentence)
+            found: list[Aligned] = []
+            for start in range(0, len(tagged), size):
+                if has_left.is_set():
+                    raise CancelledError
+                key = service.translated_sentences, needs_alignment
+                waiting = self._when_there_is_capacity(key, tagged[start : start + size])
+                found += asyncio.run_coroutine_threadsafe(waiting, loop).result()
+            return found
+
+        def documents() -> list[str]:
+            data = service.config.data
+            languages = data.source, code_of(tag) if tag else data.target
+            read = [read_document(text, form, languages) for text in texts]
+            return all_translated(read, translate, Handling(data.source))
+
         try:
-            while True:
-                sentences = service.tagged(translation.send(found), tag)
-                found = []
-                for start in range(0, len(sentences), self.limits.lines):
-                    some = sentences[start : start + self.limits.lines]
-                    [answers] = await self._answers(request, service, ALIGNED, [some])
-                    found += [Aligned(one["translation"], one["weights"]) for one in answers]
-        except StopIteration as end:
-            return end.value
+            return await _while_connected(request, asyncio.to_thread(documents))
+        finally:
+            has_left.set()
+
+    async def _when_there_is_capacity(self, key: Any, sentences: Sequence[str]) -> list[Aligned]:
+        while True:
+            try:
+                return await self.batcher.submit(key, sentences)
+            except RefusedError:
+                await asyncio.sleep(CAPACITY_CHECK)
 
     def _texts(self, value: Any) -> list[str]:
         """A text or a list of texts as a list. Raises an error if it is neither, or too long."""
@@ -241,7 +261,7 @@ class Interface:
         _check_limit(max(len(texts), len(flat)), self.limits.lines, "lines")
         for line in flat:
             service.check(line)
-        submitted = self.batcher.submit((service, options), flat)
+        submitted = self.batcher.submit((service.answer, options), flat)
         answers = iter(await _while_connected(request, submitted))
         return [[next(answers) for _ in lines] for lines in texts]
 

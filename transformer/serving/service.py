@@ -11,7 +11,7 @@ from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
 from transformer.data.piece_tokenizer import code_of
-from transformer.data.tags import known_tags, read_source
+from transformer.data.tags import known_tags, read_source, with_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
@@ -21,7 +21,8 @@ from transformer.decoding.generator import Continuation, Generator, continuation
 from transformer.decoding.lines import split_sentences
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
-from transformer.documents.alignment import aligned
+from transformer.documents.alignment import aligned_translations
+from transformer.documents.placement import Aligned
 from transformer.errors import UserError
 from transformer.model.batch import UNK
 from transformer.model.params import Params
@@ -48,8 +49,6 @@ class TranslatorOptions:
 
     nbest: Positive = 1
     attention: bool = False
-    aligned: bool = False
-    """For documents: with word alignment. Requests cannot ask for it."""
 
 
 Options = TranslatorOptions | GenerateConfig
@@ -118,13 +117,11 @@ class ModelService:
 
         Raises UserError for a line that begins with another tag than this.
         """
-        found, required = [], tag
+        found, source, required = [], self.tokenizers.source, tag
         for line in lines:
-            own, _ = self.tokenizers.source.split_tag(line)
-            if required and own and own != required:
-                raise UserError(f"'target' asks for {required}, but a text begins with {own}")
+            own, _ = source.split_tag(line)
+            found.append(with_tag(source, line, required or own or tag) if line.strip() else line)
             tag = own or tag
-            found.append(line if own or not line.strip() else tag + line)
         return found
 
     def description(self) -> dict[str, Any]:
@@ -196,6 +193,10 @@ class ModelService:
         masks = fill_mask(*model, texts, options.words)
         return [{"blanks": [_predictions(mask) for mask in of]} for of in masks]
 
+    def translated_sentences(self, texts: Sequence[str], needs_alignment: bool) -> list[Aligned]:
+        """Translations of the sentences of documents."""
+        return aligned_translations(self.translator, texts, needs_alignment)
+
     def warm_up(self) -> None:
         """Answers a short text with the options of the page, so that this is compiled."""
         tag = next(iter(self.targets.values())) if self.kind == "translator" else ""
@@ -262,10 +263,6 @@ def _translations(
             answer["attention"] = [
                 part._asdict() | {"weights": part.weights.round(3).tolist()} for part in parts
             ]
-    if options.aligned:
-        best = [best for best, *_ in found]
-        for answer, (_, weights) in zip(answers, aligned(translator, texts, best)):
-            answer["weights"] = weights
     return answers
 
 
