@@ -169,7 +169,7 @@ class TranslateCommand:
     """text: one sentence per line; tsv: sentence, tab, prefix of its translation (with --score: the
     translation); json: one object per line with "text", "prefix", "target" and "translation".
     Others are whole documents, written as they were read: paragraphs: lines of several sentences;
-    html; srt: subtitles, also WebVTT; po, xliff, tmx: files of translators, in which missing
+    html; srt: subtitles, also WebVTT; po, xliff, tmx: translation files, in which missing
     translations are added."""
     target: str = ""
     """With a model of several target languages: the language to translate into, such as de; "": the

@@ -1,4 +1,4 @@
-"""Documents: text with structure, such as HTML, subtitles and files of translators.
+"""Documents: text with structure, such as HTML, subtitles and translation files.
 
 A reader (`html`, `xml`, `po`, `subtitles`, `paragraphs`) divides a document into text that stays as
 it is and segments to translate (`document`). A segment is text and the inline markup in it
