@@ -11,6 +11,7 @@ import signal
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -45,6 +46,11 @@ def main(words: list[str]) -> None:
     devices.configure_devices("any")
     members, tokenizers, label = load_members(command, config)
     translator = make_joint_translator(members, config.decode, tokenizers)
+    if command.glossary:
+        from transformer.decoding.glossary import read_glossary
+
+        glossary = read_glossary(Path(command.glossary), tokenizers.target)
+        translator = replace(translator, glossary=glossary)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,

@@ -207,6 +207,8 @@ MISTAKES = [
     ("translate.py runs/first --input xml", ["input", "xml", "json"]),
     ("translate.py runs/first --input html --nbest 2", ["--input html", "remove --nbest"]),
     ("translate.py runs/first --input po --output json", ["--input po", "remove --output json"]),
+    ("translate.py runs/first --glossary two.en --decode.beam-size 1", ["--glossary needs a beam"]),
+    ("translate.py runs/first --glossary terms.tsv", ["terms.tsv"]),
     ("translate.py runs/first --keep-numbers", ["--keep-numbers", "--input paragraphs"]),
     ("translate.py runs/first --decode.min-length -1", ["min_length (-1)", "at least 0"]),
     ("translate.py runs/first --decode.repetition-penalty 0", ["repetition_penalty", "above 0"]),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from transformer.config import DecodeConfig
+from transformer.decoding.batches import pad_terms
 from transformer.decoding.candidates import (
     best,
     of_log_probs,
@@ -456,6 +457,88 @@ def test_no_hypothesis_breaks_a_constraint(name, beam):
         ]
         assert rows
         assert all(is_allowed(row) for row in rows if row[-1] == EOS)
+
+
+TERMS = [[(3, 4)], [(5,), (6, 3)]]
+"""The forms of two terms."""
+
+CONTINUING = np.arange(VOCABULARY) == 6
+
+
+def has_terms(sequence, terms=TERMS):
+    """Which of the terms a sequence has; behind the first of its forms, no token continues a
+    word."""
+    text = list(sequence)
+    return [
+        any(text[n : n + len(form)] == list(form) for form in forms for n in range(len(text)))
+        for forms in terms
+    ]
+
+
+def with_table(config, table, limits, terms=TERMS, continuing=CONTINUING):
+    """A search whose translations have these terms."""
+    state = start(
+        config,
+        {"state": jnp.repeat(jnp.arange(len(limits)), config.beam_size)},
+        jnp.asarray(limits),
+        max(limits),
+        table=pad_terms([terms] * len(limits), len(limits), continuing),
+    )
+    method, step = BeamSearch(config), partial(table_step, table)
+    return method.finish(search(method, step, take_rows, state, lambda s: ~s.done.all()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_wide_beam_finds_the_best_sequence_with_all_terms(seed):
+    longest, table = 5, random_table(seed, end=1.0)
+    config = DecodeConfig(beam_size=700)
+    result = with_table(config, table, [longest], continuing=np.zeros(VOCABULARY, bool))
+    best = max(
+        (log_prob(table, 0, s) / penalty(config, len(s)), s)
+        for s in all_sequences(longest)
+        if all(has_terms(s))
+    )
+    found = tuple(token for token in np.asarray(result.tokens)[0, 0].tolist() if token != PAD)
+    assert found == best[1]
+    assert float(result.scores[0, 0]) == pytest.approx(best[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("beam", [2, 3, 5])
+def test_every_translation_has_all_terms_and_their_words_end(beam):
+    for seed in range(4):
+        result = with_table(DecodeConfig(beam_size=beam), random_table(seed), [5, 6, 9, 7])
+        for row in np.asarray(result.tokens)[:, 0].tolist():
+            text = [token for token in row if token != PAD]
+            assert all(has_terms(text))
+            places = [n for n in range(len(text)) if text[n - 2 : n] == [3, 4] and n > 1]
+            assert text[places[0]] != 6 if places and places[0] < len(text) else True
+
+
+def test_a_bonus_prefers_translations_with_terms_and_demands_none():
+    table = random_table(3, end=1.0)
+    plain = with_table(DecodeConfig(beam_size=700, term_bonus=1e-6), table, [5])
+    assert (
+        plain.tokens[0, 0].tolist()
+        == run_on(DecodeConfig(beam_size=700), table, [5]).tokens[0, 0].tolist()
+    )
+    config = DecodeConfig(beam_size=700, term_bonus=2.0)
+
+    def scored(sequence):
+        # Of the second term, either form counts as two tokens, the most that it has.
+        bonus = sum(2 for has in has_terms(sequence) if has)
+        return log_prob(table, 0, sequence) / penalty(config, len(sequence)) + 2.0 * bonus
+
+    no_words = np.zeros(VOCABULARY, bool)
+    result = with_table(config, table, [5], continuing=no_words)
+    found = tuple(token for token in np.asarray(result.tokens)[0, 0].tolist() if token != PAD)
+    assert found == max(all_sequences(5), key=scored)
+    assert float(result.scores[0, 0]) == pytest.approx(scored(found), rel=1e-4)
+
+
+def test_sentences_without_terms_are_searched_as_always():
+    table, config = random_table(5), DecodeConfig(beam_size=3)
+    result = with_table(config, table, [6], terms=[])
+    assert result.tokens[0, 0].tolist() == run_on(config, table, [6]).tokens[0, 0].tolist()
 
 
 @pytest.mark.parametrize("penalty_", [0.5, 2.0])

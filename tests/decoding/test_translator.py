@@ -121,7 +121,7 @@ def test_in_a_large_batch_short_sentences_are_not_padded_to_the_longest(translat
     batches = []
 
     def echo(ensemble, settings, asked, wanted):
-        sources = [source for source, _ in asked]
+        sources = [source for source, *_ in asked]
         batches.extend((source.shape[1], int((source != PAD).any(1).sum())) for source in sources)
         return [SearchResult(source[:, None], np.zeros((len(source), 1))) for source in sources]
 
@@ -378,7 +378,7 @@ def test_a_place_in_the_beam_that_nothing_took_is_no_hypothesis(
     config, params, _ = translator
 
     def one_of_two(ensemble, settings, asked, wanted):
-        [(source, _)] = asked
+        [(source, *_)] = asked
         scores = np.tile([-1.0, IMPOSSIBLE], (len(source), 1))
         other = np.where(np.arange(source.shape[1]) < 2, PAD, source)  # has another text
         return [SearchResult(np.stack([source, other], axis=1), scores)]
@@ -425,7 +425,7 @@ def test_when_one_search_fails_the_other_does_not_begin_another_batch(
     begun, failed = [], Event()
 
     def fails_or_goes_on(ensemble, settings, asked, wanted):
-        source, _ = next(asked)
+        source, *_ = next(asked)
         if ((source != PAD).sum() > 10) == longest_fails:
             failed.set()
             raise ValueError("one of two")

@@ -174,6 +174,9 @@ class TranslateCommand:
     target: str = ""
     """With a model of several target languages: the language to translate into, such as de; "": the
     one whose tag the text begins with."""
+    glossary: str = ""
+    """Terms that translations must have: a file with lines of a source term, a tab, and its target
+    term; | separates the forms of a term; "": none."""
     keep_numbers: bool = False
     """With documents: also keep numbers as they are, like addresses, emoji and placeholders such as
     {name} and %s."""
@@ -389,6 +392,8 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
         raise UserError(f"{run} is not a translator, {_kind(config)}: use python generate.py {run}")
     if nbest > beam:
         raise UserError(f"--nbest ({nbest}) must not exceed --decode.beam-size ({beam})")
+    if command.glossary and beam == 1:
+        raise UserError("--glossary needs a beam: set --decode.beam-size to 2 or more")
     if command.input in FORMATS:
         _check_document(command)
     elif command.keep_numbers:

@@ -414,6 +414,9 @@ class DecodeConfig:
     repetition_penalty: Penalty = 1.0
     """Factor on the log-probability of tokens that the translation already contains (Keskar et al.,
     2019, https://arxiv.org/abs/1909.05858); 1: none."""
+    term_bonus: Annotated[float, Limit(0, highest=100)] = 0.0
+    """With a glossary: the score of a translation gets this for each token of a term that it has;
+    0: it must have all terms."""
     max_source_length: Positive = 1024
     """Longest source, in tokens; a longer text is translated sentence by sentence, and a longer
     sentence is truncated, with a warning."""

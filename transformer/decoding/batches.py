@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Int
+from jaxtyping import Bool, Int, Shaped
 
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.data.batching import pad, pad_sources
+from transformer.decoding.terms import COUNTS, Term, TermTable
+from transformer.decoding.terms import LENGTHS as TERM_LENGTHS
 from transformer.model.batch import PAD
 
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -28,18 +30,21 @@ MANY = 32
 
 
 class SearchBatch(NamedTuple):
-    """Sentences that are searched for together: their numbers, and tables of their sources and of
-    the prefixes of their translations. Further rows are padding."""
+    """Sentences that are searched for together: their numbers, and tables of their sources, of the
+    prefixes of their translations, and of the terms that these must have. Further rows are
+    padding."""
 
     numbers: list[int]
     source: Int[np.ndarray, "B S"]
     prefix: Int[np.ndarray, "B P"] | None
+    terms: TermTable | None
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """The source length that the search is compiled for, and that of the prefixes."""
+    def shape(self) -> tuple[int, ...]:
+        """What the search is compiled for: the source length, and the sizes of the other tables."""
         length = 0 if self.prefix is None else self.prefix.shape[1]
-        return round_up(max(self.source.shape[1], length), SEARCH_LENGTHS), length
+        terms = () if self.terms is None else self.terms.forms.shape[1:]
+        return round_up(max(self.source.shape[1], length), SEARCH_LENGTHS), length, *terms
 
 
 def last_position(models: Sequence[ModelConfig]) -> int:
@@ -110,8 +115,10 @@ def search_batches(
     settings: DecodeConfig,
     sources: list[list[int]],
     prefixes: list[list[int]],
+    terms: list[list[Term]],
+    continues: np.ndarray | None,
 ) -> list[SearchBatch]:
-    """All sentences that have a token, shortest first."""
+    """All sentences that have a token, shortest first. `continues` is that of a glossary."""
     order = sorted((n for n, ids in enumerate(sources) if ids), key=lambda n: len(sources[n]))
     batches = []
     for numbers in cut_into_batches(settings, sources, order):
@@ -119,8 +126,26 @@ def search_batches(
         given, prefix = [prefixes[n] for n in numbers], None
         if longest := max(map(len, given)):
             prefix = pad(given, len(source), round_up(longest, LENGTHS))
-        batches.append(SearchBatch(numbers, source, prefix))
+        table, own = None, [terms[n] for n in numbers]
+        if any(own):
+            table = pad_terms(own, len(source), continues)
+        batches.append(SearchBatch(numbers, source, prefix, table))
     return batches
+
+
+def pad_terms(
+    sentences: Sequence[Sequence[Term]], rows: int, continues: Bool[np.ndarray, "V"]
+) -> TermTable:
+    """The terms of some sentences, as a table of one of few shapes."""
+    forms = [[form for term in terms for form in term] for terms in sentences]
+    numbers = [[n for n, term in enumerate(terms, 1) for _ in term] for terms in sentences]
+    count = round_up(max(map(len, forms)), COUNTS)
+    length = round_up(max((len(form) for own in forms for form in own), default=0), TERM_LENGTHS)
+    table = np.full((rows, count, length), PAD, np.int32)
+    for row, own in enumerate(forms):
+        table[row, : len(own)] = pad(own, len(own), length)
+    filled = np.broadcast_to(continues, (rows, len(continues)))
+    return TermTable(table, pad(numbers, rows, count), filled)
 
 
 def balance(batches: list[SearchBatch], count: int) -> list[list[SearchBatch]]:
@@ -145,13 +170,15 @@ def group_by_shape(batches: list[SearchBatch]) -> Iterator[list[SearchBatch]]:
             batch._replace(
                 source=_with_rows(batch.source, rows),
                 prefix=None if batch.prefix is None else _with_rows(batch.prefix, rows),
+                terms=batch.terms and TermTable(*(_with_rows(one, rows) for one in batch.terms)),
             )
             for batch in group
         ]
 
 
-def _with_rows(table: Int[np.ndarray, "B S"], rows: int) -> Int[np.ndarray, "R S"]:
-    return np.pad(table, ((0, rows - len(table)), (0, 0)), constant_values=PAD)
+def _with_rows(table: Shaped[np.ndarray, "B ..."], rows: int) -> Shaped[np.ndarray, "R ..."]:
+    added = [(0, rows - len(table)), *[(0, 0)] * (table.ndim - 1)]
+    return np.pad(table, added, constant_values=PAD)
 
 
 def teacher_forced_batches(

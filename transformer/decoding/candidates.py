@@ -11,6 +11,9 @@ from jaxtyping import Float, Int
 
 from transformer.model.batch import BOS, PAD
 
+IMPOSSIBLE = -1e9
+"""The log-probability of a hypothesis that does not exist."""
+
 WIDTH = 64
 """Tokens of a chunk of the vocabulary. The best tokens are in the chunks with the largest maxima,
 which are quickly found."""

@@ -23,14 +23,14 @@ from jaxtyping import Bool, Float, Int
 
 from transformer.config import DecodeConfig
 from transformer.decoding import candidates, constraints
-from transformer.decoding.candidates import AveragedProbabilities
+from transformer.decoding.candidates import IMPOSSIBLE, AveragedProbabilities
+from transformer.decoding.terms import Terms, TermTable, preference, start_terms, with_terms
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
 Step = Callable[[Cache, Int[Array, "R"]], tuple[Float[Array, "R V"] | AveragedProbabilities, Cache]]
 Reorder = Callable[[Cache, Int[Array, "R"]], Cache]
 State = TypeVar("State", bound=Any)
-IMPOSSIBLE = -1e9
 
 
 class SearchState(struct.PyTreeNode):
@@ -46,6 +46,7 @@ class SearchState(struct.PyTreeNode):
     done        [B]        sentences whose result is final
     cache       the step function's own, with B * W rows
     prefix      [B, P]     the beginnings of the translations, then PAD; or None
+    terms                  what the translations must have, and what each hypothesis has; or None
     """
 
     position: Array
@@ -58,6 +59,7 @@ class SearchState(struct.PyTreeNode):
     done: Array
     cache: Cache
     prefix: Array | None = None
+    terms: Terms | None = None
 
 
 @struct.dataclass
@@ -84,12 +86,13 @@ def start(
     max_length: int,
     last: Int[Array, "B"] | None = None,
     prefix: Int[Array, "B P"] | None = None,
+    table: TermTable | None = None,
 ) -> SearchState:
     """The state before the first token: one possible hypothesis of each sentence, since equal ones
     would stay equal.
 
     `last` is the token to read first: BOS, or the last one of a prompt of which the cache has read
-    the others. The tokens of `prefix` are chosen first, and count in scores.
+    the others. The tokens of `prefix` are chosen first, and count in scores. `table` has the terms.
     """
     shape = (limits.shape[0], config.beam_size)
     first = jnp.full(shape, BOS, jnp.int32) if last is None else jnp.tile(last[:, None], shape[1])
@@ -104,6 +107,7 @@ def start(
         done=limits <= 0,
         cache=cache,
         prefix=prefix,
+        terms=table and start_terms(table, config.beam_size),
     )
 
 
@@ -154,14 +158,19 @@ def advance(
     batch, beam = state.last.shape
     # Twice the beam: even if half of them end here, enough are left to continue.
     totals, origins, tokens, cache = _best_next(config, step, state, 2 * beam)
+    terms = state.terms and state.terms.after(origins, tokens)
     sequences = appended(
         jnp.take_along_axis(state.open, origins[..., None], 1), state.position, tokens
     )
     ends = tokens == EOS
     # An end outside the beam does not count, so that a beam of 1 is greedy.
     counts = ends & (jnp.arange(ends.shape[1]) < beam)
-    ended, scores = _keep_ended(config, state, sequences, jnp.where(counts, totals, IMPOSSIBLE))
-    open_log_probs, chosen = jax.lax.top_k(jnp.where(ends, IMPOSSIBLE, totals), beam)
+    bonus = config.term_bonus * terms.counts() if terms else 0.0
+    ended_totals = jnp.where(counts, totals, IMPOSSIBLE)
+    ended, scores = _keep_ended(config, state, sequences, ended_totals, bonus)
+    open_totals = jnp.where(ends, IMPOSSIBLE, totals)
+    preferred = preference(open_totals, terms.counts()) if terms else open_totals
+    _, chosen = jax.lax.top_k(preferred, beam)
     rows = jnp.arange(batch)[:, None] * beam + jnp.take_along_axis(origins, chosen, 1)
     return _moved_on(
         config,
@@ -169,7 +178,8 @@ def advance(
         wanted,
         last=jnp.take_along_axis(tokens, chosen, 1),
         open=jnp.take_along_axis(sequences, chosen[..., None], 1),
-        log_probs=open_log_probs,
+        log_probs=jnp.take_along_axis(open_totals, chosen, 1),
+        terms=terms and terms.take(chosen),
         ended=ended,
         scores=scores,
         cache=reorder(cache, rows.reshape(-1)),
@@ -203,11 +213,15 @@ def _best_next(
     given = jax.tree.map(lambda rows: rows.reshape(*state.last.shape, -1), given)
     every = _continuations(config, state, given)
     allowed = every
-    if constraints.has_constraints(config):
+    if constraints.has_constraints(config) or state.terms:
         log_probs = jax.nn.log_softmax(_next_logits(config, state, given))
         log_probs = constraints.apply_constraints(config, state.open, state.position, log_probs)
+        if state.terms:
+            log_probs = state.terms.allowed(log_probs, is_soft=config.term_bonus > 0)
         allowed = candidates.of_log_probs(state.log_probs, log_probs)
     found = candidates.best(allowed, count, config.forbidden)
+    if state.terms:
+        found = with_terms(state.terms, state.log_probs, log_probs, found)
     if state.prefix is not None:
         token = constraints.next_forced(state.prefix, state.position)
         found = constraints.force_prefix(token, candidates.of_token(every, token), *found)
@@ -245,12 +259,17 @@ def appended(
 
 
 def _keep_ended(
-    config: DecodeConfig, state: SearchState, sequences: Array, totals: Array
+    config: DecodeConfig,
+    state: SearchState,
+    sequences: Array,
+    totals: Array,
+    bonus: Array | float,
 ) -> tuple[Array, Array]:
-    """The best of the hypotheses that ended before and those that end now."""
+    """The best of the hypotheses that ended before and those that end now, whose scores get the
+    bonus."""
     possible = totals > IMPOSSIBLE / 2
     lengths = state.position[:, None] + 1
-    scores = jnp.where(possible, normalise(config, totals, lengths), IMPOSSIBLE)
+    scores = jnp.where(possible, normalise(config, totals, lengths) + bonus, IMPOSSIBLE)
     all_scores = jnp.concatenate([state.scores, scores], 1)
     all_sequences = jnp.concatenate([state.ended, sequences], 1)
     best, index = jax.lax.top_k(all_scores, state.scores.shape[1])
@@ -261,11 +280,12 @@ def _moved_on(config: DecodeConfig, state: SearchState, wanted: int, **changes: 
     """The next state; the results of finished sentences stay as they are."""
     cache = changes.pop("cache")
     changes["position"] = state.position + 1
-    kept = {
-        name: jnp.where(jnp.expand_dims(state.done, range(1, new.ndim)), getattr(state, name), new)
-        for name, new in changes.items()
-    }
-    new = state.replace(cache=cache, **kept)
+
+    def kept(old: Array, new: Array) -> Array:
+        return jnp.where(jnp.expand_dims(state.done, range(1, new.ndim)), old, new)
+
+    old = {name: getattr(state, name) for name in changes}
+    new = state.replace(cache=cache, **jax.tree.map(kept, old, changes))
     return new.replace(done=state.done | is_done(config, new, wanted))
 
 
@@ -293,6 +313,8 @@ def is_done(config: DecodeConfig, state: SearchState, wanted: int) -> Bool[Array
     # Log-probabilities only fall and the penalty only grows, so no open hypothesis can score
     # more than its present log-probability at the longest length.
     bound = normalise(config, state.log_probs.max(1), state.limits)
+    if state.terms:
+        bound += config.term_bonus * state.terms.most()
     return at_limit | (state.scores[:, wanted - 1] >= bound)
 
 
@@ -303,7 +325,10 @@ def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
     is_possible = is_whole & (state.log_probs > IMPOSSIBLE / 2)
     open_scores = jnp.where(is_possible, open_scores, IMPOSSIBLE)
     is_missing = state.scores < IMPOSSIBLE / 2
-    order = jnp.concatenate([2 * is_missing, jnp.ones_like(open_scores, jnp.int32)], axis=1)
+    open_order = jnp.ones_like(open_scores, jnp.int32)
+    if state.terms:
+        open_order += ~state.terms.are_met
+    order = jnp.concatenate([3 * is_missing, open_order], axis=1)
     chosen = jnp.argsort(order, axis=1, stable=True)[:, : state.scores.shape[1]]
     tokens = jnp.concatenate([state.ended, state.open], axis=1)
     scores = jnp.concatenate([state.scores, open_scores], axis=1)

@@ -34,6 +34,7 @@ from transformer.decoding.batches import (
 )
 from transformer.decoding.continuous import search_continuously
 from transformer.decoding.ensemble import Ensemble, make_ensemble
+from transformer.decoding.glossary import Glossary
 from transformer.decoding.lines import (
     Line,
     continued,
@@ -50,6 +51,7 @@ from transformer.decoding.search import (
     length_penalty,
     start,
 )
+from transformer.decoding.terms import Term, TermTable
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache
 from transformer.model.encoder_decoder import encode, pad_memory
@@ -67,6 +69,8 @@ class Translator:
     ensemble: Ensemble
     settings: DecodeConfig
     tokenizers: Tokenizers
+    glossary: Glossary | None = None
+    """Terms that translations must have."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,9 @@ class Hypothesis:
     tokens: tuple[int, ...]
     truncated: bool = False
 
+
+SearchInput = tuple[Array | np.ndarray, Array | np.ndarray | None, TermTable | None]
+"""The sources of a batch, the prefixes of the translations, and their terms."""
 
 NO_PREFIX: tuple[list[int], str] = ([], "")
 
@@ -95,6 +102,7 @@ class Part(NamedTuple):
     copied    the translation, where that is the text itself and there is no search; otherwise ""
     line      the text as it was typed, with what stands around it
     repeated  tokens before those of the text: the target tag of an earlier line or sentence
+    terms     that the translation must have
     """
 
     number: int
@@ -105,6 +113,7 @@ class Part(NamedTuple):
     copied: str
     line: Line
     repeated: int
+    terms: list[Term]
 
 
 def make_translator(config: Config, params: Params, tokenizers: Tokenizers) -> Translator:
@@ -223,7 +232,7 @@ def split(
     target tag."""
     source = translator.tokenizers.source
     longest = longest_text(translator.ensemble.models, translator.settings)
-    copies = translator.settings.copy_without_letters
+    copies, glossary = translator.settings.copy_without_letters, translator.glossary
     parts: list[Part] = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
     lines = [_tagged_lines(source, text) for text in sentences]
@@ -249,6 +258,7 @@ def split(
                         copied=typed_line.text if is_copied else "",
                         line=typed_line._replace(before="") if typed else typed_line,
                         repeated=int(repeated if place == 1 else bool(tag)),
+                        terms=glossary.terms(text) if glossary and not is_copied else [],
                     )
                 )
     return parts
@@ -302,15 +312,16 @@ def _search(
     """For each part that needs a search its number and its hypotheses, tokens and score."""
     ensemble, settings = translator.ensemble, translator.settings
     sources = [[] if part.copied else part.source for part in parts]
-    prefixes = [part.prefix for part in parts]
-    batches = search_batches(ensemble.models, settings, sources, prefixes)
+    prefixes, terms = [part.prefix for part in parts], [part.terms for part in parts]
+    continues = translator.glossary and translator.glossary.continues
+    batches = search_batches(ensemble.models, settings, sources, prefixes, terms, continues)
     is_over = Event()
 
-    def inputs(batches: list[SearchBatch]) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    def inputs(batches: list[SearchBatch]) -> Iterator[SearchInput]:
         for batch in batches:
             if is_over.is_set():
                 raise CancelledError
-            yield batch.source, batch.prefix
+            yield batch.source, batch.prefix, batch.terms
 
     def search_all(batches: list[SearchBatch]) -> list[tuple[SearchBatch, SearchResult]]:
         found = []
@@ -338,18 +349,18 @@ def search_batch(
 ) -> SearchResult:
     """Encodes a batch and searches for the `wanted` best translations, which begin with `prefix`.
     Rows of padding take no steps."""
-    [result] = search_series(ensemble, settings, [(source, prefix)], wanted)
+    [result] = search_series(ensemble, settings, [(source, prefix, None)], wanted)
     return result
 
 
 def search_series(
     ensemble: Ensemble,
     settings: DecodeConfig,
-    batches: Iterable[tuple[Array | np.ndarray, Array | np.ndarray | None]],
+    batches: Iterable[SearchInput],
     wanted: int,
 ) -> list[SearchResult]:
-    """The same for sources and prefixes of several batches of one shape, each encoded when it is
-    needed. If more than one is wanted, up to twice the beam may be found."""
+    """The same for the inputs of several batches of one shape, each encoded when it is needed. If
+    more than one is wanted, up to twice the beam may be found."""
     states = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
     if wanted > 1:
         states = (keep_more(state, 2 * settings.beam_size) for state in states)
@@ -363,6 +374,7 @@ def begin_search(
     params: tuple[Params, ...],
     source: Int[Array, "B S"],
     prefix: Int[Array, "B P"] | None = None,
+    terms: TermTable | None = None,
 ) -> SearchState:
     """The sentences encoded, and their search before its first token.
 
@@ -382,4 +394,7 @@ def begin_search(
         for *member, memory in zip(models, params, memories)
     )
     max_length = longest_output(models, settings, length)
-    return start(settings, caches, limits, max_length, prefix=prefix)
+    if terms is not None:
+        needed = jnp.where(limits > 0, (terms.forms != PAD).sum((1, 2)) + 1, 0)
+        limits = jnp.minimum(jnp.maximum(limits, needed), max_length)
+    return start(settings, caches, limits, max_length, prefix=prefix, table=terms)

@@ -53,5 +53,5 @@ def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> N
     """Compiles the programs of a search of this shape for the `wanted` best, without searching."""
     ensemble, settings = translator.ensemble, translator.settings
     source = pad_sources([[UNK] * (shape.length - 1)] * shape.rows, shape.rows, shape.length)
-    state = begin_search(ensemble.models, settings, ensemble.params, source, None)
+    state = begin_search(ensemble.models, settings, ensemble.params, source, None, None)
     compile_capacity(ensemble, BeamSearch(settings, wanted), state, shape.capacity)

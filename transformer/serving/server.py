@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
 
@@ -58,6 +59,9 @@ class ServerCommand:
     origins: tuple[str, ...] = ()
     """Origins of web pages that may send requests (CORS), such as https://example.org; * for all.
     """
+    glossary: Path | None = None
+    """Terms that translations must have: a file with lines of a source term, a tab, and its target
+    term."""
     warm_up: bool = True
     """Compile in advance: for a short text before the server starts, for longer texts while it
     runs, the shortest first."""
@@ -90,7 +94,7 @@ def main(words: list[str]) -> None:
 
     devices.configure_devices("any")
     with open_socket(command.host, command.port) as listener:
-        services = [load_service(name) for name in dict.fromkeys(command.runs)]
+        services = [load_service(name, command.glossary) for name in dict.fromkeys(command.runs)]
         for service in services:
             print(f"{service.name}, {service.kind}, checkpoint {service.checkpoint}")
             if command.warm_up:

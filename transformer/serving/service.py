@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 from transformer.commands.command_line import member
@@ -18,6 +19,7 @@ from transformer.decoding.alignment import word_attention
 from transformer.decoding.batches import LENGTHS, longest_text, round_up
 from transformer.decoding.fill_mask import classify, fill_mask, with_masks
 from transformer.decoding.generator import Continuation, Generator, continuations, make_generator
+from transformer.decoding.glossary import Glossary, read_glossary
 from transformer.decoding.lines import split_sentences
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
@@ -74,6 +76,7 @@ class ModelService:
     checkpoint: str
     params: Params
     tokenizers: Tokenizers
+    glossary: Glossary | None = None
 
     @property
     def kind(self) -> Kind:
@@ -86,7 +89,8 @@ class ModelService:
     @cached_property
     def translator(self) -> Translator:
         """How a translator searches."""
-        return make_translator(self.config, self.params, self.tokenizers)
+        translator = make_translator(self.config, self.params, self.tokenizers)
+        return replace(translator, glossary=self.glossary)
 
     @cached_property
     def generator(self) -> Generator:
@@ -225,10 +229,14 @@ class ModelService:
         ]
 
 
-def load_service(name: str) -> ModelService:
-    """The service of RUN or RUN:CHECKPOINT. Raises UserError if it has no weights."""
+def load_service(name: str, glossary: Path | None = None) -> ModelService:
+    """The service of RUN or RUN:CHECKPOINT; a translator has the glossary. Raises UserError if it
+    has no weights."""
     run = load_run(*member(name))
-    return ModelService(name, run.config, run.label, run.params, run.tokenizers)
+    service = ModelService(name, run.config, run.label, run.params, run.tokenizers)
+    if glossary is None or service.kind != "translator":
+        return service
+    return replace(service, glossary=read_glossary(glossary, run.tokenizers.target))
 
 
 def text_of_length(tokenizer: Tokenizer, tokens: int) -> str:
