@@ -3,7 +3,7 @@
 The glossary of each test sentence has one or two of its words, each with the word of the reference
 that IBM Model 1 (`benchmarks.alignments`) links with it in both directions, so the terms are right.
 Compared are a plain search, one that must have the terms, and one that gets a bonus for them: the
-terms that the translations have, BLEU, and the median of the seconds of five runs in turns, when
+terms that the translations have, BLEU, and the median of the seconds of five interleaved runs, when
 everything is compiled.
 """
 

@@ -63,7 +63,10 @@ ALLOWED = {
         "transformer.model.batch",
         "transformer.decoding.candidates",
         "transformer.decoding.constraints",
+        "transformer.decoding.terms",
     },
+    "transformer.decoding.terms": EVERYWHERE
+    | {"transformer.model.batch", "transformer.decoding.candidates"},
     "transformer.decoding.candidates": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding.constraints": EVERYWHERE | {"transformer.model.batch"},
     "transformer.decoding": EVERYWHERE

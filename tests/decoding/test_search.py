@@ -32,6 +32,7 @@ from transformer.decoding.search import (
     search,
     start,
 )
+from transformer.decoding.terms import start_terms
 from transformer.model.batch import BOS, EOS, PAD
 
 VOCABULARY = 7
@@ -482,8 +483,10 @@ def with_table(config, table, limits, terms=TERMS, continuing=CONTINUING):
         {"state": jnp.repeat(jnp.arange(len(limits)), config.beam_size)},
         jnp.asarray(limits),
         max(limits),
-        table=pad_terms([terms] * len(limits), len(limits), continuing),
     )
+    rows = len(limits)
+    table = pad_terms([terms] * rows, rows, continuing)
+    state = state.replace(terms=start_terms(table, config.beam_size))
     method, step = BeamSearch(config), partial(table_step, table)
     return method.finish(search(method, step, take_rows, state, lambda s: ~s.done.all()))
 

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from transformer.config import DecodeConfig
 from transformer.decoding import candidates, constraints
 from transformer.decoding.candidates import IMPOSSIBLE, AveragedProbabilities
-from transformer.decoding.terms import Terms, TermTable, preference, start_terms, with_terms
+from transformer.decoding.terms import Terms, preference, with_terms
 from transformer.model.batch import BOS, EOS, PAD
 
 Cache = Any
@@ -86,13 +86,12 @@ def start(
     max_length: int,
     last: Int[Array, "B"] | None = None,
     prefix: Int[Array, "B P"] | None = None,
-    table: TermTable | None = None,
 ) -> SearchState:
     """The state before the first token: one possible hypothesis of each sentence, since equal ones
     would stay equal.
 
     `last` is the token to read first: BOS, or the last one of a prompt of which the cache has read
-    the others. The tokens of `prefix` are chosen first, and count in scores. `table` has the terms.
+    the others. The tokens of `prefix` are chosen first, and count in scores.
     """
     shape = (limits.shape[0], config.beam_size)
     first = jnp.full(shape, BOS, jnp.int32) if last is None else jnp.tile(last[:, None], shape[1])
@@ -107,7 +106,6 @@ def start(
         done=limits <= 0,
         cache=cache,
         prefix=prefix,
-        terms=table and start_terms(table, config.beam_size),
     )
 
 

@@ -105,8 +105,8 @@ class Terms(struct.PyTreeNode):
         before = self.take(origins)
         forms, token = self.table.forms, tokens[..., None]
         continued = before.next_tokens() == token
-        begun = forms[:, None, :, 0] == token
-        matched = jnp.where(continued, before.matched + 1, begun) * ~before.met
+        is_first = forms[:, None, :, 0] == token
+        matched = jnp.where(continued, before.matched + 1, is_first) * ~before.met
         complete = (matched == self.lengths[:, None]) & (matched > 0)
         met = before.met | (complete[:, :, None] & self.same[:, None]).any(-1)
         return self.replace(matched=matched * ~met, met=met, ended=complete.any(-1))

@@ -51,7 +51,7 @@ from transformer.decoding.search import (
     length_penalty,
     start,
 )
-from transformer.decoding.terms import Term, TermTable
+from transformer.decoding.terms import Term, TermTable, start_terms
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache
 from transformer.model.encoder_decoder import encode, pad_memory
@@ -397,4 +397,5 @@ def begin_search(
     if terms is not None:
         needed = jnp.where(limits > 0, (terms.forms != PAD).sum((1, 2)) + 1, 0)
         limits = jnp.minimum(jnp.maximum(limits, needed), max_length)
-    return start(settings, caches, limits, max_length, prefix=prefix, table=terms)
+    state = start(settings, caches, limits, max_length, prefix=prefix)
+    return state.replace(terms=terms and start_terms(terms, settings.beam_size))
