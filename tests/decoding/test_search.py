@@ -485,8 +485,8 @@ def with_table(config, table, limits, terms=TERMS, continuing=CONTINUING):
         max(limits),
     )
     rows = len(limits)
-    table = pad_terms([terms] * rows, rows, continuing)
-    state = state.replace(terms=start_terms(table, config.beam_size))
+    demanded = pad_terms([terms] * rows, rows, continuing)
+    state = state.replace(terms=start_terms(demanded, config.beam_size))
     method, step = BeamSearch(config), partial(table_step, table)
     return method.finish(search(method, step, take_rows, state, lambda s: ~s.done.all()))
 
