@@ -33,7 +33,7 @@ def with_tag(tokenizer: Tokenizer, text: str, tag: str) -> str:
     """The text, beginning with this tag. Raises UserError if it begins with another one."""
     own, _ = tokenizer.split_tag(text)
     if tag and own and own != tag:
-        raise UserError(f"the target is {tag}, but a text begins with {own}")
+        raise UserError(f"'target' asks for {tag}, but a text begins with {own}")
     return text if own else tag + text
 
 
