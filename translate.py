@@ -11,7 +11,6 @@ import signal
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -40,17 +39,15 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import sys
 
+    from transformer.commands.glossary import load_glossary
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
     devices.configure_devices("any")
     members, tokenizers, label = load_members(command, config)
+    glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
-    if command.glossary:
-        from transformer.decoding.glossary import read_glossary
-
-        glossary = read_glossary(Path(command.glossary), tokenizers.target)
-        translator = replace(translator, glossary=glossary)
+    translator = replace(translator, glossary=glossary)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,

@@ -7,6 +7,7 @@ the references, and links each word with the one that it looks at most while it 
 """
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,9 +77,26 @@ class Model1:
         return found
 
 
+def without_marks(word: str) -> str:
+    """A word without the punctuation behind it."""
+    return re.sub(r"\W+$", "", word) or word
+
+
 def words_of(sentence: str) -> Words:
     """Lower-cased, without the punctuation behind them."""
-    return [re.sub(r"\W+$", "", word) or word for word in sentence.lower().split()]
+    return [without_marks(word) for word in sentence.lower().split()]
+
+
+def both_ways(
+    training: Iterable[tuple[str, str]],
+) -> Callable[[Words, Words], set[tuple[int, int]]]:
+    """From the words of two sentences to the links on which two models agree, one of each direction
+    of the training pairs."""
+    known = [(words_of(source), words_of(target)) for source, target in training]
+    forward, backward = Model1(known), Model1([(b, a) for a, b in known])
+    return lambda source, target: (
+        {*forward.links(source, target)} & {(a, b) for b, a in backward.links(target, source)}
+    )
 
 
 def main(words: list[str]) -> None:
@@ -86,13 +104,11 @@ def main(words: list[str]) -> None:
     devices.configure_devices("any")
     run = load_run(command.run, command.checkpoint)
     config, params, tokenizers = run.config, run.params, run.tokenizers
-    training = [tuple(map(words_of, pair)) for pair in read_pairs(config.data, "train")]
-    forward, backward = Model1(training), Model1([(b, a) for a, b in training])
+    links_of = both_ways(read_pairs(config.data, "train"))
     hits: dict[str, int] = {}
     total = 0
     for source, target in list(read_pairs(config.data, "test"))[: command.sentences]:
-        pair = words_of(source), words_of(target)
-        agreed = {*forward.links(*pair)} & {(a, b) for b, a in backward.links(*pair[::-1])}
+        agreed = links_of(words_of(source), words_of(target))
         total += len(agreed)
         cross = attention_maps(config.model, params, tokenizers, source, target)[-1]
         for name, weights in ways(cross.weights.mean(1)).items():

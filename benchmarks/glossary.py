@@ -18,7 +18,7 @@ from pathlib import Path
 import sacrebleu
 import tyro
 
-from benchmarks.alignments import Model1, words_of
+from benchmarks.alignments import both_ways, without_marks, words_of
 from benchmarks.measure import machine, table
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
@@ -95,13 +95,10 @@ def words_wanted(
     training: Sequence[tuple[str, str]], pairs: Sequence[tuple[str, str]]
 ) -> list[list[tuple[str, str]]]:
     """For each pair one or two links between words of its sentences."""
-    known = [(words_of(source), words_of(target)) for source, target in training]
-    forward, backward = Model1(known), Model1([(b, a) for a, b in known])
-    draw, found = random.Random(0), []
+    links_of, draw, found = both_ways(training), random.Random(0), []
     for pair in pairs:
         source, target = map(words_of, pair)
-        back = {(a, b) for b, a in backward.links(target, source)}
-        links = sorted({*forward.links(source, target)} & back)
+        links = sorted(links_of(source, target))
         chosen = draw.sample(links, min(len(links), draw.choice([1, 2])))
         found.append([(source[a], target[b]) for a, b in chosen])
     return found
@@ -115,7 +112,7 @@ def glossary_of(
     """The glossaries of all sentences; words as the references write them."""
     by_text: dict[str, list[Term]] = {}
     for (source, target), own in zip(pairs, wanted):
-        written = {word.lower(): word for word in map(strip_mark, target.split())}
+        written = {word.lower(): word for word in map(without_marks, target.split())}
         entries = [Entry((word,), (written.get(term, term),)) for word, term in own]
         for entry in entries:
             try:
@@ -125,11 +122,6 @@ def glossary_of(
             by_text.setdefault(source, []).append(glossary.tokens[0])
     some = make_glossary([Entry(("a",), ("a",))], translator.tokenizers.target, "")
     return SentenceGlossaries((), (), some.continues, by_text)
-
-
-def strip_mark(word: str) -> str:
-    """A word without the punctuation behind it."""
-    return word.rstrip(".,;:!?\"'") or word
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.alignments import Model1, words_of
+from benchmarks.alignments import both_ways, words_of
 from benchmarks.measure import machine
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
@@ -28,13 +28,12 @@ from transformer.config.settings import Positive
 from transformer.data.corpus import read_pairs
 from transformer.decoding.translator import make_translator, translate
 from transformer.documents.alignment import aligned_translations
-from transformer.documents.html import read_html
+from transformer.documents.html import VOID, read_html
 from transformer.documents.translation import Handling, translated
 from transformer.machine import devices
 from transformer.runs.load import load_run
 
 TAG = re.compile(r"<(/?)(\w+)[^>]*>")
-VOID = ("br", "img")
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def with_markup(draw: random.Random, sentence: str) -> tuple[str, int]:
         first = draw.randrange(len(marked))
         last = draw.randrange(first, len(marked)) + 1
         marked[first:last] = [f"<{name} id='x'>{' '.join(marked[first:last])}</{name}>"]
-    for name in draw.choices(VOID, k=draw.randrange(3)):
+    for name in draw.choices(["br", "img"], k=draw.randrange(3)):
         marked.insert(draw.randrange(len(marked) + 1), f"<{name} class='y'>")
     return " ".join(marked), number
 
@@ -93,15 +92,20 @@ def with_markup(draw: random.Random, sentence: str) -> tuple[str, int]:
 def is_whole(source: str, target: str) -> bool:
     """Whether the target has the markup of the source, each once, and it is nested."""
     kept = re.compile(r"<[^>]*>|\{name\}|%s|https://example\.org/a\?b=1")
+    return is_nested(target) and Counter(kept.findall(source)) == Counter(kept.findall(target))
+
+
+def is_nested(text: str) -> bool:
+    """Whether each tag has its partner, and no element crosses another."""
     opened: list[str] = []
-    for closes, name in TAG.findall(target):
+    for closes, name in TAG.findall(text):
         if name in VOID:
             continue
         if not closes:
             opened.append(name)
         elif not opened or opened.pop() != name:
             return False
-    return not opened and Counter(kept.findall(source)) == Counter(kept.findall(target))
+    return not opened
 
 
 def words_inside(
@@ -112,8 +116,7 @@ def words_inside(
 ) -> tuple[int, int]:
     """Of the words in <b> whose translation the aligner finds, how many have it in <b>; and how
     many they are."""
-    training = [(words_of(source), words_of(target)) for source, target in pairs]
-    forward, backward = Model1(training), Model1([(b, a) for a, b in training])
+    links_of = both_ways(pairs)
     right = linked = 0
     for sentence, number, target in zip(sentences, chosen, found):
         is_inside, words = [], []
@@ -122,8 +125,7 @@ def words_inside(
             own = TAG.sub(" ", piece).split() if place % 2 == 0 else []
             words += own
             is_inside += [pieces[place - 1] == "<b>" and place > 0] * len(own)
-        pair = words_of(sentence), words_of(" ".join(words))
-        agreed = {*forward.links(*pair)} & {(a, b) for b, a in backward.links(*pair[::-1])}
+        agreed = links_of(words_of(sentence), words_of(" ".join(words)))
         targets = [b for a, b in agreed if a == number]
         linked += len(targets)
         right += sum(is_inside[b] for b in targets)

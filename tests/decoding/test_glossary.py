@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from transformer.commands.glossary import load_glossary
+from transformer.config import DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.decoding.glossary import (
     Entry,
     continuing,
     make_glossary,
     read_entry,
-    read_glossary,
 )
 from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
@@ -65,10 +66,10 @@ def test_a_bad_line_is_named(tmp_path, target, line, said):
     path = tmp_path / "terms.tsv"
     path.write_text(f"# terms\n{line}\n", encoding="utf-8")
     with pytest.raises(UserError, match=said):
-        read_glossary(path, target)
+        load_glossary(str(path), target, DecodeConfig())
     path.write_text("# terms\n\n", encoding="utf-8")
     with pytest.raises(UserError, match="has no terms"):
-        read_glossary(path, target)
+        load_glossary(str(path), target, DecodeConfig())
 
 
 def test_translations_have_the_terms_of_their_texts(models):

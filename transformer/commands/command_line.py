@@ -392,8 +392,6 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
         raise UserError(f"{run} is not a translator, {_kind(config)}: use python generate.py {run}")
     if nbest > beam:
         raise UserError(f"--nbest ({nbest}) must not exceed --decode.beam-size ({beam})")
-    if command.glossary and beam == 1:
-        raise UserError("--glossary needs a beam: set --decode.beam-size to 2 or more")
     if command.input in FORMATS:
         _check_document(command)
     elif command.keep_numbers:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.decoding.terms import COUNTS, LENGTHS, Term
-from transformer.errors import UserError, naming
+from transformer.errors import UserError
 from transformer.model.batch import UNK
 
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -80,22 +79,20 @@ def _edge(character: str, is_end: bool = False) -> str:
     return r"(?!\w)" if is_end else r"(?<!\w)"
 
 
-def read_glossary(path: Path, target: Tokenizer) -> Glossary:
-    """The glossary in a file of lines "source forms, tab, target forms, tab, case", where | stands
-    between forms. Without target forms, a term stays as it is. Raises UserError for a line of
-    another form, and for one whose term the target vocabulary cannot write."""
-    with naming(path):
-        lines = path.read_text("utf-8-sig").splitlines()
+def parse_glossary(lines: Sequence[str], target: Tokenizer, name: str) -> Glossary:
+    """The glossary in lines "source forms, tab, target forms, tab, case", where | stands between
+    forms. Without target forms, a term stays as it is. Raises UserError for a line of another form,
+    and for one whose term the target vocabulary cannot write."""
     entries = []
     for number, line in enumerate(lines, start=1):
         if line.strip() and not line.startswith("#"):
             try:
                 entries.append(read_entry(line))
             except UserError as error:
-                raise UserError(f"{path}, line {number:,}: {error}") from error
+                raise UserError(f"{name}, line {number:,}: {error}") from error
     if not entries:
-        raise UserError(f"{path} has no terms: write lines of a source term, a tab, a target term")
-    return make_glossary(entries, target, str(path))
+        raise UserError(f"{name} has no terms: write lines of a source term, a tab, a target term")
+    return make_glossary(entries, target, name)
 
 
 def read_entry(line: str) -> Entry:

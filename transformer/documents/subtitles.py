@@ -19,25 +19,23 @@ def read_subtitles(source: str) -> Document:
     that begins with a dash begins another text. Raises UserError if there is no cue."""
     document: Document = []
     texts: list[str] = []
-    is_cue, is_webvtt = False, source.lstrip("\ufeff").startswith("WEBVTT")
+    is_cue = has_cue = False
+    is_webvtt = source.lstrip("\ufeff").startswith("WEBVTT")
     for line in lines(source):
-        is_text = is_cue and bool(line.strip("\r\n")) and not TIMES.match(line)
-        if not is_text:
-            texts, number = _without_number(texts, bool(TIMES.match(line)))
+        is_times = bool(TIMES.match(line))
+        if is_times or not (is_cue and line.strip("\r\n")):
+            texts, number = _without_number(texts, is_times)
             document += [part for text in texts for part in _parts(text, is_webvtt)]
             document += [number, line]
             texts = []
-            is_cue = bool(TIMES.match(line))
+            is_cue = is_times
+            has_cue |= is_times
         elif texts and not DASH.match(line):
             texts[-1] += line
         else:
             texts.append(line)
     document += [part for text in texts for part in _parts(text, is_webvtt)]
-    if (
-        source.strip("\ufeff\r\n\t ")
-        and not is_webvtt
-        and not any(TIMES.match(part) for part in document if isinstance(part, str))
-    ):
+    if source.strip("\ufeff\r\n\t ") and not (is_webvtt or has_cue):
         raise UserError("the document has no line of times, such as 00:00:01,000 --> 00:00:02,000")
     return document
 

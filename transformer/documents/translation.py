@@ -89,11 +89,12 @@ def _joined(own: Sequence[Segment], translations) -> Pieces | None:
 
 def _needs_space(before: Segment, pieces: Pieces) -> bool:
     """Whether a sentence of a script without spaces was translated into one with spaces."""
-    written = "".join(text if item is None else item.raw for text, item in pieces)
+    written = (text if item is None else item.raw for text, item in reversed(pieces))
+    last = next(filter(None, written), "")[-1:]
     return bool(
-        written
-        and UNSPACED_CHARACTER.match(before.raw[-1:])
-        and not (written[-1].isspace() or UNSPACED_CHARACTER.match(written[-1]))
+        last
+        and UNSPACED_CHARACTER.match(before.symbols[-1].raw[-1:])
+        and not (last.isspace() or UNSPACED_CHARACTER.match(last))
     )
 
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
 
@@ -59,9 +58,9 @@ class ServerCommand:
     origins: tuple[str, ...] = ()
     """Origins of web pages that may send requests (CORS), such as https://example.org; * for all.
     """
-    glossary: Path | None = None
+    glossary: str = ""
     """Terms that translations must have: a file with lines of a source term, a tab, and its target
-    term."""
+    term; "": none."""
     warm_up: bool = True
     """Compile in advance: for a short text before the server starts, for longer texts while it
     runs, the shortest first."""

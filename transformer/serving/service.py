@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal
 
 from transformer.commands.command_line import member
+from transformer.commands.glossary import load_glossary
 from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
@@ -19,7 +19,7 @@ from transformer.decoding.alignment import word_attention
 from transformer.decoding.batches import LENGTHS, longest_text, round_up
 from transformer.decoding.fill_mask import classify, fill_mask, with_masks
 from transformer.decoding.generator import Continuation, Generator, continuations, make_generator
-from transformer.decoding.glossary import Glossary, read_glossary
+from transformer.decoding.glossary import Glossary
 from transformer.decoding.lines import split_sentences
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
@@ -229,14 +229,15 @@ class ModelService:
         ]
 
 
-def load_service(name: str, glossary: Path | None = None) -> ModelService:
+def load_service(name: str, glossary: str = "") -> ModelService:
     """The service of RUN or RUN:CHECKPOINT; a translator has the glossary. Raises UserError if it
     has no weights."""
     run = load_run(*member(name))
     service = ModelService(name, run.config, run.label, run.params, run.tokenizers)
-    if glossary is None or service.kind != "translator":
+    if service.kind != "translator":
         return service
-    return replace(service, glossary=read_glossary(glossary, run.tokenizers.target))
+    terms = load_glossary(glossary, run.tokenizers.target, run.config.decode)
+    return replace(service, glossary=terms)
 
 
 def text_of_length(tokenizer: Tokenizer, tokens: int) -> str:
