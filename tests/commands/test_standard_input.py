@@ -4,10 +4,10 @@ import io
 import os
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
+from transformer.commands.command_line import TranslateCommand
 from transformer.commands.standard_input import (
     Arrivals,
     answer_lines,
@@ -222,7 +222,7 @@ def test_translations_that_are_truncated_are_counted_and_told_of_once(
         return [[Answer("x", truncated="long" in one.text or None)] for one in requests]
 
     monkeypatch.setattr("transformer.decoding.answers.translated", cut_the_long)
-    command = SimpleNamespace(input="text", output="text", nbest=1, score=False, alignments=False)
+    command = TranslateCommand(run="here")
     config, pieces = Config(model=small_model()), train_tokenizer(["ab"], "char", 9)
     translator = make_translator(config, random_params(config.model), Tokenizers(pieces, pieces))
     exchange = Translation(command, translator)

@@ -1,6 +1,7 @@
 """How sentences are laid out for searches."""
 
 from dataclasses import replace
+from itertools import groupby
 
 import hypothesis.strategies as st
 import jax.numpy as jnp
@@ -15,25 +16,41 @@ MODELS = (ModelConfig(source_vocab_size=9, target_vocab_size=9),)
 ROWS = st.lists(st.lists(st.integers(4, 8), max_size=70), max_size=60)
 
 
-def batches_of(sources, prefixes, rows=4):
-    return search_batches(MODELS, DecodeConfig(batch_sentences=rows), sources, prefixes)
+def batches_of(sources, prefixes, terms, rows=4):
+    settings, continues = DecodeConfig(batch_sentences=rows), np.zeros(9, bool)
+    return search_batches(MODELS, settings, sources, prefixes, terms, continues)
+
+
+def terms_in(table, row):
+    """The terms of a row of a table, each a tuple of its forms."""
+    if table is None:
+        return []
+    filled = [
+        (number, tuple(form[form != PAD].tolist()))
+        for number, form in zip(table.numbers[row], table.forms[row])
+        if form.any()
+    ]
+    return [tuple(form for _, form in own) for _, own in groupby(filled, lambda one: one[0])]
 
 
 @given(ROWS, st.integers(1, 3), st.randoms())
 def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
     prefixes = [random.choice(([], [4], [5] * 20)) for _ in sources]
-    shares = balance(batches_of(sources, prefixes), count)
+    terms = [random.choice(([], [((4, 5),)], [((6,), (7,) * 5), ((8,),)] * 3)) for _ in sources]
+    shares = balance(batches_of(sources, prefixes, terms), count)
     assert len(shares) <= count and all(shares)
     seen = []
     for series in (series for share in shares for series in group_by_shape(share)):
         shapes = set()
-        for numbers, source, prefix in series:
-            shapes.add((len(source), None if prefix is None else prefix.shape))
+        for numbers, source, prefix, table in series:
+            forms = None if table is None else table.forms
+            shapes.add((len(source), *(one is not None and one.shape for one in (prefix, forms))))
             for row, number in enumerate(numbers):
                 seen.append(number)
                 assert source[row][source[row] != PAD][:-1].tolist() == sources[number]
                 given = [] if prefix is None else prefix[row][prefix[row] != PAD].tolist()
                 assert given == prefixes[number]
+                assert terms_in(table, row) == terms[number]
             assert not source[len(numbers) :].any()
         assert len(shapes) == 1 and len({batch.shape for batch in series}) == 1
     assert sorted(seen) == [number for number, ids in enumerate(sources) if ids]
@@ -42,7 +59,7 @@ def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
 def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():
     generator = np.random.default_rng(0)
     sources = [[4] * n for n in generator.integers(1, 60, 200)]
-    shares = balance(batches_of(sources, [[]] * 200), 2)
+    shares = balance(batches_of(sources, [[]] * 200, [[]] * 200), 2)
     tokens = [sum(np.count_nonzero(batch.source) for batch in share) for share in shares]
     assert abs(tokens[0] - tokens[1]) <= 4 * 61  # a batch
     for share in shares:

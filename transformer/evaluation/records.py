@@ -22,6 +22,7 @@ NAMES = {
     "no_repeat_ngram": "no-repeat{}",
     "repetition_penalty": "penalty{}",
     "max_source_length": "source{}",
+    "term_bonus": "bonus{}",
     "dtype": "{}",
 }
 """How file names give the settings of `decode` that can change a translation."""
