@@ -24,7 +24,7 @@ def main(words: list[str]) -> None:
     command, config = parse_eval(words)
 
     # Slow imports come after the command line has been understood.
-    from transformer.evaluation.records import table
+    from transformer.evaluation.records import side_by_side, table
 
     if command.scores:
         kept = table(command.run) or f"no scores yet: run python eval.py {command.run}"
@@ -72,13 +72,22 @@ def main(words: list[str]) -> None:
         record["losses"] = score_likelihood(run, test_set.pairs)
         keep(command, config, test_set.stem, record, translations)
         results.append((test_set, record, translations))
+    if command.perturb:
+        named = [(test_set.name, record) for test_set, record, _ in results]
+        print("", *side_by_side(named), sep="\n")
     if command.report:
         write_report(command, run, results)
 
 
 def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     """The test sets that the command names, or the split."""
-    from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
+    from transformer.data.test_sets import (
+        in_files,
+        of_sacrebleu,
+        perturbed_set,
+        split_of,
+        with_references,
+    )
     from transformer.errors import UserError
 
     of_translators = ("compare", "lowercased", "details", "sacrebleu", "references")
@@ -87,11 +96,17 @@ def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     found = in_files(data, command.test_files) if command.test_files else []
     found += [of_sacrebleu(data, name) for name in command.sacrebleu]
     found = found or [split_of(data, command.split)]
-    if not command.references:
-        return found
-    if len(found) > 1:
-        raise UserError(f"--references are for one test set, but {len(found)} are given")
-    return [with_references(found[0], command.references)]
+    if command.references:
+        if len(found) > 1:
+            raise UserError(f"--references are for one test set, but {len(found)} are given")
+        found = [with_references(found[0], command.references)]
+    if command.perturb and len(data.sides) == 1 and not data.label_column:
+        raise UserError("--perturb needs a translator or a classifier: remove it")
+    return [
+        one
+        for plain in found
+        for one in (plain, *(perturbed_set(data, plain, kind) for kind in command.perturb))
+    ]
 
 
 def score_translations(command: EvalCommand, translator, references) -> tuple[list[str], dict]:

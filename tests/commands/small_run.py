@@ -76,6 +76,7 @@ def regularised_words(folder: Path) -> list[object]:
     return [
         *("--data.train-files", *corpus, *corpus, "--data.train-weights", 1, 0.5),
         *("--data.tokenizer", "bpe", "--data.vocab-size", 40, "--data.sampling", 0.2),
+        *("--data.upper-case", 0.2, "--data.typos", 0.2),
         *("--model.word-dropout", 0.1, "--train.r-drop", 2, "--train.ema-decay", 0.9),
         *("--train.steps", 1000, "--train.patience", 2, "--train.best-by", "accuracy"),
         *("--optimizer.scale", 20),

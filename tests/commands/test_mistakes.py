@@ -130,6 +130,17 @@ MISTAKES = [
     (f"{SMALL} --data.train-weights -1", ["data.train_weights", "at least 0"]),
     (f"{SMALL} --data.sampling 0.1", ["data.sampling (0.1)", "data.tokenizer", "unigram or bpe"]),
     (f"{SMALL} --data.sampling 1 --data.tokenizer bpe", ["data.sampling (1.0)", "below 1"]),
+    (f"{SMALL} --data.upper-case 1", ["data.upper_case (1.0)", "below 1"]),
+    (
+        f"{SMALL} --data.upper-case 0.6 --data.typos 0.6",
+        ["data.upper_case (0.6) + data.typos (0.6)", "must not exceed 1"],
+    ),
+    (
+        f"{SMALL} --data.title-case 0.6 --data.lowercase",
+        ["data.title_case has no effect with data.lowercase"],
+    ),
+    (f"{MASKED} --data.typos 0.1", ["data.typos needs pairs of sentences or a classifier"]),
+    (f"{MASKED} {ALIKE} --data.label-column 3 --data.cut 0.1", ["data.cut needs pairs"]),
     (f"{SMALL} --train.ema-decay 1", ["train.ema_decay (1.0)", "below 1"]),
     (f"{SMALL} --model.word-dropout 1", ["model.word_dropout (1.0)", "below 1"]),
     # one stack, one side
@@ -227,6 +238,9 @@ MISTAKES = [
     ("generate.py runs/language --repetition-penalty 0", ["repetition_penalty (0.0)"]),
     ("generate.py runs/language --input tsv", ["--input", "'tsv'", "'json'"]),
     ("eval.py runs/language --sacrebleu wmt14/full", ["runs/language is no", "--sacrebleu"]),
+    ("eval.py runs/language --perturb typos", ["--perturb needs a translator or a classifier"]),
+    ("eval.py runs/classes --perturb cut", ["--perturb cut needs pairs of sentences"]),
+    ("eval.py runs/first --perturb capitals", ["--perturb", "upper_case"]),
     ("eval.py runs/first --sacrebleu wmt14-full", ["no such test set", "wmt14/full"]),
     ("eval.py runs/first --sacrebleu mtnt2019", ["mtnt2019 has no en-de: it has"]),
     ("generate.py runs/language --log-probs --output json", ["--log-probs has no effect"]),

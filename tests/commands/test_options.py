@@ -72,8 +72,12 @@ def test_eval_compares_looks_closer_and_shows_what_it_kept(config, undisturbed):
     several = said(
         "eval.py", undisturbed, "--references", valid[1], valid[1], "--checkpoint", 20,
         "--bleu-tokenizer", "char", "--decode.beam-size", 1, "--compare", undisturbed,
+        "--perturb", "upper_case", "typos",
     )  # fmt: skip
-    assert several.count("nrefs:2") == 10 and several.count("tok:char") == 2
+    assert several.count("nrefs:2") == 30 and several.count("tok:char") == 6
+    *_, head, plain, upper, typos = several.splitlines()
+    assert head.split()[:2] == ["BLEU", "chrF2++"] and ", upper_case " in upper
+    assert ", typos " in typos and len(plain) == len(upper) == len(typos) == len(head)
     assert "references have 4 words" in shown and "references have 4 words" not in several
     scores = said("eval.py", undisturbed, "--scores")
     for words in ("| valid-20-beam1", "| train-20-beam1", "chrF2++", "perplexity"):

@@ -13,7 +13,14 @@ from sacrebleu.dataset.base import Dataset
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
-from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
+from transformer.data.test_sets import (
+    TestSet,
+    in_files,
+    of_sacrebleu,
+    perturbed_set,
+    split_of,
+    with_references,
+)
 from transformer.errors import UserError
 
 DATA = DataConfig(source="en", target="de", swap_files=True)
@@ -148,3 +155,26 @@ def test_all_references_of_sacrebleus_are_read(folder, monkeypatch):
     found = of_sacrebleu(DATA, "wmt14/full")
     assert found.pairs == [("one", "eins"), ("two", "zwei")]
     assert found.more_references == (["ein", "zwo"],)
+
+
+@pytest.mark.parametrize(
+    "kind, sources, references",
+    [
+        ("upper_case", ["A CAT", "A DOG"], ["EINE KATZE", "EIN HUND"]),
+        ("without_accents", ["a cat", "a dog"], ["eine Katze", "ein Hund"]),
+        ("merged", ["a cat a dog", "a dog a cat"], ["eine Katze ein Hund", "ein Hund eine Katze"]),
+    ],
+)
+def test_a_test_set_is_changed_with_all_its_references(kind, sources, references):
+    pairs = [("a cat", "eine Katze"), ("a dog", "ein Hund")]
+    plain = TestSet("news", "news", pairs, (["eine Katze", "ein Hund"],))
+    changed = perturbed_set(DataConfig(), plain, kind)
+    assert (changed.name, changed.stem) == (f"news, {kind}", f"news-{kind}")
+    assert changed.pairs == list(zip(sources, references))
+    assert changed.more_references == (references,)
+
+
+def test_classes_of_a_changed_test_set_stay():
+    data = DataConfig(label_column=2, target="")
+    changed = perturbed_set(data, TestSet("mail", "mail", [("a cat", "good")]), "upper_case")
+    assert changed.pairs == [("A CAT", "good")] and changed.more_references == ()

@@ -28,6 +28,7 @@ from transformer.config.rules import check, check_limits
 from transformer.config.settings import (
     VOCABULARY_SETTINGS,
     Count,
+    Perturbation,
     Positive,
     current_name,
     differing_fields,
@@ -126,6 +127,9 @@ class EvalCommand:
     several references."""
     sacrebleu: tuple[str, ...] = ()
     """Test sets of sacreBLEU to score instead, such as wmt14/full; each is downloaded once."""
+    perturb: tuple[Perturbation, ...] = ()
+    """Ways to change the test set: it is also scored in upper case, say, as data augmentation
+    (data.upper_case) changes training pairs; a table shows all scores side by side."""
     compare: str = ""
     """Another run, or RUN:CHECKPOINT, to compare with on the same test set: print which one is
     better, and whether the difference is significant; "": none."""

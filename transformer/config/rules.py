@@ -146,6 +146,18 @@ def _problems(config: Config) -> Iterator[str]:
             "data.windows needs an encoder or a decoder alone: set model.encoder_layers or "
             "model.decoder_layers to 0"
         )
+    changed = dict(data.changed)
+    if changed and one_side and not data.label_column:
+        yield f"data.{next(iter(changed))} needs pairs of sentences or a classifier: remove it"
+    for name in ("merged", "cut"):
+        if name in changed and data.label_column:
+            yield f"data.{name} needs pairs of sentences: remove it"
+    for name in ("upper_case", "title_case"):
+        if name in changed and data.lowercase:
+            yield f"data.{name} has no effect with data.lowercase: remove one of them"
+    if sum(changed.values()) > 1:
+        listed = " + ".join(f"data.{name} ({share:g})" for name, share in changed.items())
+        yield f"{listed} must not exceed 1: they are shares of the training pairs"
     for name in ("sampling", "train_weights"):
         if getattr(data, name) and one_side:
             yield f"data.{name} has an effect only on pairs of sentences: remove it"

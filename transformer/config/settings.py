@@ -171,6 +171,10 @@ VOCABULARY_SIZES = ("model.source_vocab_size", "model.target_vocab_size", "model
 """Derived fields that a config file may set, for example to count the parameters of a preset."""
 
 
+Perturbation = Literal["upper_case", "title_case", "typos", "without_accents", "merged", "cut"]
+"""Ways in which text is changed, in training by settings of `data` of the same names."""
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """Which text, how it becomes tokens, and how tokens become batches.
@@ -218,6 +222,22 @@ class DataConfig:
     for unigram vocabularies, such as 0.2 (Kudo, 2018, https://arxiv.org/abs/1804.10959), or
     probability of BPE-dropout for bpe, such as 0.1 (Provilkov et al., 2020,
     https://arxiv.org/abs/1910.13267); 0: always use the best segmentation."""
+    upper_case: Fraction = 0.0
+    """Share of the training pairs that are in upper case, others in each epoch. This and the next
+    five settings make a model robust to such text; each pair is changed in one way at most."""
+    title_case: Fraction = 0.0
+    """Share of the training pairs in which each word begins with a capital letter."""
+    typos: Fraction = 0.0
+    """Share of the training pairs whose source has typos: letters that are left out, doubled,
+    swapped or wrong, in one of ten words of at least four letters."""
+    without_accents: Fraction = 0.0
+    """Share of the training pairs whose source has no accents and umlauts (Latin and Greek)."""
+    merged: Fraction = 0.0
+    """Share of the training pairs that are read as one with the pair after them: two sentences
+    that were not split."""
+    cut: Fraction = 0.0
+    """Share of the training pairs that end where a clause ends, if source and target have the same
+    commas, colons and semicolons."""
     swap_files: bool = False
     """Swap source and target: translate from the second file or column to the first."""
     source: str = "en"
@@ -279,6 +299,12 @@ class DataConfig:
     def sides(self) -> tuple[str, ...]:
         """Those that exist, of "source" and "target"."""
         return tuple(side for side in ("source", "target") if getattr(self, side))
+
+    @property
+    def changed(self) -> dict[Perturbation, float]:
+        """The share of the training pairs that are changed in each way."""
+        shares = {kind: getattr(self, kind) for kind in typing.get_args(Perturbation)}
+        return {kind: share for kind, share in shares.items() if share}
 
 
 VOCABULARY_SETTINGS = {

@@ -6,7 +6,7 @@ pairs of similar lengths share a bucket, a batch shape that is chosen for little
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -172,6 +172,21 @@ def refilled(plan: BatchPlan, pairs: TokenPairs, numbers: np.ndarray) -> BatchPl
     members = tuple(numbers[bucket_of == index] for index in range(len(plan.buckets)))
     tokens = int(source.sum() + target.sum())
     return replace(plan, members=members, tokens=tokens, target_tokens=int(target.sum()) or tokens)
+
+
+def longest_targets(buckets: Sequence[Bucket]) -> np.ndarray:
+    """For each length of a source, the longest target that fits with it."""
+    longest = np.zeros(max(bucket.source_length for bucket in buckets) + 1, int)
+    for bucket in buckets:
+        upto = slice(bucket.source_length + 1)
+        longest[upto] = np.maximum(longest[upto], bucket.target_length)
+    return longest
+
+
+def fits(source: np.ndarray, target: np.ndarray, longest_targets: np.ndarray) -> np.ndarray:
+    """Whether pairs of these lengths fit into one of the buckets of `longest_targets`."""
+    within = np.minimum(source, len(longest_targets) - 1)
+    return (source == within) & (target <= longest_targets[within])
 
 
 def plan_to_score(config: Config, pairs: TokenPairs, split: str = "test") -> BatchPlan:

@@ -1,6 +1,6 @@
-"""The pairs of each epoch: corpus weights, and sampled segmentations of words.
+"""The pairs of each epoch: corpus weights, sampled segmentations of words, and changed text.
 
-Both depend on seed and epoch alone, so that training can resume at any batch. The shapes of batches
+All depend on seed and epoch alone, so that training can resume at any batch. The shapes of batches
 are the same in all epochs, since each is compiled.
 """
 
@@ -11,7 +11,8 @@ from functools import lru_cache
 import numpy as np
 
 from transformer.config import DataConfig
-from transformer.data.buckets import BatchPlan, Bucket, make_plan, refilled
+from transformer.data.augmentation import Augmentation
+from transformer.data.buckets import BatchPlan, Bucket, fits, longest_targets, make_plan, refilled
 from transformer.data.files import corpus_sizes
 from transformer.data.progress import Log, quiet
 from transformer.data.segmentation import Words, make_words
@@ -22,7 +23,7 @@ from transformer.errors import UserError
 SampleEpoch = Callable[[int], tuple[TokenPairs, BatchPlan]]
 """From the number of an epoch to its pairs and their plan."""
 
-WEIGHTS, PIECES, LISTS = 1, 2, 3
+WEIGHTS, PIECES, LISTS, CHANGES = 1, 2, 3, 4
 """What is sampled, as a part of the seed."""
 
 
@@ -30,9 +31,10 @@ WEIGHTS, PIECES, LISTS = 1, 2, 3
 class Epochs:
     """A function from the number of an epoch to its pairs and their plan.
 
-    plan   of all pairs once, with shapes for all segmentations
-    sizes  pairs in each corpus, where there are `data.train_weights`
-    sides  the words of source and target, where there is `data.sampling`
+    plan     of all pairs once, with shapes for all segmentations
+    sizes    pairs in each corpus, where there are `data.train_weights`
+    sides    the words of source and target, where there is `data.sampling`
+    augment  changes shares of the pairs, where `data` has them
     """
 
     weights: tuple[float, ...]
@@ -41,13 +43,15 @@ class Epochs:
     plan: BatchPlan
     sizes: tuple[int, ...]
     sides: tuple[Words, ...]
+    augment: Augmentation | None
 
     def __call__(self, epoch: int) -> tuple[TokenPairs, BatchPlan]:
         pairs, numbers = self.pairs, self.numbers(epoch)
+        longest = longest_targets(self.plan.buckets)
         if self.sides:
-            pairs = sampled(
-                self.sides, longest_targets(self.plan.buckets), (self.seed, epoch, PIECES)
-            )
+            pairs = sampled(self.sides, longest, (self.seed, epoch, PIECES))
+        if self.augment:
+            pairs, numbers = self.augment(pairs, numbers, longest, (self.seed, epoch, CHANGES))
         return pairs, refilled(self.plan, pairs, numbers)
 
     def numbers(self, epoch: int) -> np.ndarray:
@@ -64,20 +68,24 @@ def make_epochs(
 ) -> tuple[BatchPlan, SampleEpoch | None]:
     """The plan, and a function for the pairs of each epoch if epochs differ; `log` gets the
     progress. Raises UserError if the weights leave no pairs."""
-    if not (data.train_weights or data.sampling):
+    if not (data.train_weights or data.sampling or data.changed):
         return make_plan(pairs, data), None
-    planned, sides = pairs, ()
+    planned, sides, augment = pairs, (), None
+    longest = longest_targets([Bucket(0, data.max_length, data.max_length)])
     if data.sampling:
         generator = np.random.default_rng((seed, LISTS))
         sides = tuple(
             make_words(tokenizer, text, data.sampling, generator, log)
             for tokenizer, text in zip(tokenizers, (pairs.source, pairs.target))
         )
-        longest = (Bucket(0, data.max_length, data.max_length),)
-        planned = _longest(pairs, sampled(sides, longest_targets(longest), (seed, 0, PIECES)))
+        planned = _longest(planned, sampled(sides, longest, (seed, 0, PIECES)))
+    if data.changed:
+        augment = Augmentation(data, tokenizers)
+        found, numbers = augment(pairs, np.arange(len(pairs)), longest, (seed, 0, CHANGES))
+        planned = _longest(planned, found, numbers)
     plan = make_plan(planned, data)
     sizes = tuple(corpus_sizes(data)) if data.train_weights else ()
-    sample_epoch = Epochs(data.train_weights, seed, pairs, plan, sizes, sides)
+    sample_epoch = Epochs(data.train_weights, seed, pairs, plan, sizes, sides, augment)
     if not len(sample_epoch.numbers(0)):
         raise UserError("data.train_weights leave no pair to train on: raise them")
     return plan, lru_cache(maxsize=1)(sample_epoch)
@@ -102,25 +110,17 @@ def sampled(
     """The pairs with sampled segmentations; those that would be too long keep their first ones."""
     generator = np.random.default_rng(seed)
     chosen = [words.sample(generator) for words in sides]
-    source, target = (words.lengths(found) for words, found in zip(sides, chosen))
-    within = np.minimum(source, len(longest_targets) - 1)
-    fits = (source == within) & (target <= longest_targets[within])
+    lengths = (words.lengths(found) for words, found in zip(sides, chosen))
+    fitting = fits(*lengths, longest_targets)
     return TokenPairs(
-        *(words.sentences(words.where(fits, found)) for words, found in zip(sides, chosen))
+        *(words.sentences(words.where(fitting, found)) for words, found in zip(sides, chosen))
     )
 
 
-def longest_targets(buckets: tuple[Bucket, ...]) -> np.ndarray:
-    """For each length of a source, the longest target that fits with it."""
-    longest = np.zeros(max(bucket.source_length for bucket in buckets) + 1, int)
-    for bucket in buckets:
-        upto = slice(bucket.source_length + 1)
-        longest[upto] = np.maximum(longest[upto], bucket.target_length)
-    return longest
-
-
-def _longest(pairs: TokenPairs, others: TokenPairs) -> TokenPairs:
-    """Pairs without tokens, as long as the longer of the two."""
+def _longest(
+    pairs: TokenPairs, others: TokenPairs, numbers: slice | np.ndarray = slice(None)
+) -> TokenPairs:
+    """Pairs without tokens, as long as the longer of each pair and the other of its number."""
     both = (pairs.source, others.source), (pairs.target, others.target)
-    lengths = (np.maximum(a.lengths, b.lengths) for a, b in both)
+    lengths = (np.maximum(a.lengths, b.lengths[numbers]) for a, b in both)
     return TokenPairs(*(Sentences(np.zeros(0, np.int32), offsets(longest)) for longest in lengths))

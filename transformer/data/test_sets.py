@@ -6,12 +6,15 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from transformer.config import DataConfig
+from transformer.config.settings import Perturbation
 from transformer.data.corpus import read_pairs
 from transformer.data.files import corpora, is_table, read_lines, without_compression
 from transformer.data.languages import same_language
+from transformer.data.perturbation import kept_symbols, perturbed
 from transformer.errors import UserError
 
 
@@ -68,6 +71,30 @@ def with_references(test_set: TestSet, names: Sequence[str]) -> TestSet:
     pairs = [(source, reference) for (source, _), reference in zip(test_set.pairs, columns[0])]
     name = f"{test_set.name} with {' '.join(names)}"
     return replace(test_set, name=name, pairs=pairs, more_references=tuple(columns[1:]))
+
+
+def perturbed_set(data: DataConfig, test_set: TestSet, kind: Perturbation) -> TestSet:
+    """The test set with each sentence and its references changed in a way of data augmentation.
+
+    Raises UserError for a way that needs translations if there are none.
+    """
+    sources, references = zip(*test_set.pairs)
+    columns = [sources, references, *test_set.more_references]
+    if data.label_column:
+        if kind in ("merged", "cut"):
+            raise UserError(f"--perturb {kind} needs pairs of sentences: remove it")
+        columns = [sources]
+    kept, random, texts = kept_symbols(data.user_symbols), Random(0), list(zip(*columns))
+    neighbours = zip(texts, texts[1:] + texts[:1])
+    changed = zip(*(perturbed(kind, *two, random, kept) for two in neighbours))
+    sources, *translations = map(list, changed)
+    first, *more = translations or [references]
+    return TestSet(
+        f"{test_set.name}, {kind}",
+        f"{test_set.stem}-{kind}",
+        list(zip(sources, first)),
+        tuple(more),
+    )
 
 
 def of_sacrebleu(data: DataConfig, name: str) -> TestSet:

@@ -88,6 +88,14 @@ def flat(rows: Sequence[Sequence[int]], kind: type = np.int32) -> Sentences:
     return Sentences(ids, offsets(np.array([len(row) for row in rows], np.int32)))
 
 
+def joined(texts: Sequence[Sentences]) -> Sentences:
+    """The sentences of several texts as one."""
+    return Sentences(
+        np.concatenate([text.tokens for text in texts]),
+        offsets(np.concatenate([text.lengths for text in texts])),
+    )
+
+
 def offsets(lengths: np.ndarray) -> np.ndarray:
     """Where each sentence begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

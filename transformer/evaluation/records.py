@@ -66,6 +66,22 @@ def _rows(name: str, record: dict) -> list[str]:
     return rows
 
 
+def side_by_side(results: list[tuple[str, dict]]) -> list[str]:
+    """The scores of some test sets, by name, as lines of a table: those of a translator, of other
+    models the losses."""
+    rows = []
+    for name, record in results:
+        form = "{:.1f}" if "scores" in record else "{:.4g}"
+        found = record.get("scores") or record["losses"]
+        rows = rows or [["", *(one["name"] for one in found)]]
+        rows.append([name, *(form.format(one["value"]) for one in found)])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, values, widths[1:])])
+        for name, *values in rows
+    ]
+
+
 def write_record(
     path: Path, record: dict, translations: list[str] | None, language: str
 ) -> list[str]:
