@@ -24,6 +24,8 @@ def main(words: list[str]) -> None:
     command, config = parse_eval(words)
 
     # Slow imports come after the command line has been understood.
+    from dataclasses import replace
+
     from transformer.evaluation.records import side_by_side, table
 
     if command.scores:
@@ -47,7 +49,6 @@ def main(words: list[str]) -> None:
     run = load_run(command.run, command.checkpoint, config)
     translator = make_translator(config, run.params, run.tokenizers) if translates else None
     other = load_other(command, config, words) if command.compare else None
-    languages = " to ".join(getattr(config.data, side) for side in config.data.sides)
 
     if command.report:
         from transformer.viewing.report import check_sentences
@@ -57,20 +58,21 @@ def main(words: list[str]) -> None:
     # How good its translations are, and how likely the text is to it.
     results = []
     for number, test_set in enumerate(test_sets):
-        sentences = len(test_set.pairs)
+        sentences, data = len(test_set.pairs), test_set.settings(config.data)
+        languages = " to ".join(getattr(data, side) for side in data.sides)
         print("\n" * (number > 0) + f"{test_set.name}, {languages}, {sentences:,} sentences")
         print(f"checkpoint {run.label}")
         record = {"test_set": test_set.name, "languages": languages, "sentences": sentences}
         record |= {"checkpoint": run.label, "decode": vars(config.decode)}
         translations = None
-        references = References.of(config.data, test_set.pairs, test_set.more_references)
+        references = References.of(data, test_set.pairs, test_set.more_references)
         if translator:
             translations, scored = score_translations(command, translator, references)
             record |= scored
         if other:
             record |= compare_with(other, command, translations, references)
         record["losses"] = score_likelihood(run, test_set.pairs)
-        keep(command, config, test_set.stem, record, translations)
+        keep(command, replace(config, data=data), test_set.stem, record, translations)
         results.append((test_set, record, translations))
     if command.perturb:
         named = [(test_set.name, record) for test_set, record, _ in results]
@@ -95,7 +97,7 @@ def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
         raise UserError(f"{command.run} is not a translator: remove --{' and --'.join(named)}")
     found = in_files(data, command.test_files) if command.test_files else []
     found += [of_sacrebleu(data, name) for name in command.sacrebleu]
-    found = found or [split_of(data, command.split)]
+    found = found or split_of(data, command.split)
     if command.references:
         if len(found) > 1:
             raise UserError(f"--references are for one test set, but {len(found)} are given")

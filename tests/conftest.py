@@ -183,12 +183,19 @@ def random_batch():
     return build
 
 
-@pytest.fixture(scope="session")
-def tagged():
+@pytest.fixture(scope="session", params=["Marian's", "ours"])
+def tagged(request):
     """A function from a tokenizer and target tags to one whose vocabulary has these tags too."""
     from transformer.data.piece_tokenizer import Pieces, PieceTokenizer
+    from transformer.data.tokenizer import Tokenizer
+    from transformer.interchange.standalone import standalone_model
 
     def build(tokenizer, *tags):
+        if request.param == "ours":
+            return Tokenizer(standalone_model(as_marians(tokenizer, *tags), keeps_tags=True))
+        return as_marians(tokenizer, *tags)
+
+    def as_marians(tokenizer, *tags):
         pieces = tokenizer.pieces(range(UNK + 1, tokenizer.vocab_size))
         names = ("</s>", "<unk>", *pieces, *tags, "<pad>")
         vocabulary = Pieces(names, pad=len(names) - 1, start=len(names) - 1, end=0, unknown=1)

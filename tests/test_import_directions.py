@@ -99,6 +99,7 @@ ALLOWED = {
         "transformer.model",
         "transformer.data.tokenizer",
         "transformer.data.piece_tokenizer",
+        "transformer.data.tag_names",
         "transformer.data.tags",
         "transformer.data.vocabularies",
         "transformer.data.corpus",

@@ -130,6 +130,21 @@ MISTAKES = [
     (f"{SMALL} --data.train-weights -1", ["data.train_weights", "at least 0"]),
     (f"{SMALL} --data.sampling 0.1", ["data.sampling (0.1)", "data.tokenizer", "unigram or bpe"]),
     (f"{SMALL} --data.sampling 1 --data.tokenizer bpe", ["data.sampling (1.0)", "below 1"]),
+    (f"{SMALL} --data.targets fr it", ["data.target ('de')", "one of data.targets (fr it)"]),
+    (f"{SMALL} --data.targets de de", ["data.targets (de de)", "different codes"]),
+    (f"{SMALL} --data.targets de '>>fr<<'", ["data.targets", "different codes of languages"]),
+    (f"{SMALL} --data.targets de {DATASET} phrasebook/en_de", ["data.targets (de) needs files"]),
+    (
+        f"{SMALL} --data.targets de --data.train-files two.en two.en",
+        ["data.targets: no part of the name two.en is de", "two.de.en"],
+    ),
+    (f"{MASKED} --data.targets de", ["data.targets (de) needs an encoder and a decoder"]),
+    (f"{SMALL} --data.corpus-temperature 0.5", ["data.corpus_temperature (0.5)", "at least 1"]),
+    (
+        f"{SMALL} --data.corpus-temperature 5 --data.train-weights 1",
+        ["data.corpus_temperature (5)", "data.train_weights", "remove one"],
+    ),
+    (f"{MASKED} --data.corpus-temperature 5", ["data.corpus_temperature", "only on pairs"]),
     (f"{SMALL} --data.upper-case 1", ["data.upper_case (1.0)", "below 1"]),
     (
         f"{SMALL} --data.upper-case 0.6 --data.typos 0.6",

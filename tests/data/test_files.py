@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from transformer.config import DataConfig
 from transformer.data.corpus import check_corpora, fingerprint, read_pairs
-from transformer.data.files import zstd
+from transformer.data.files import language_of, zstd
 from transformer.errors import UserError
 
 PAIRS = [("One.", "Eins."), ("Two\u2028and\x85more\x0b\x0c\x1c.", "Zwei\rund drei."), ("", "Leer.")]
@@ -346,3 +346,36 @@ def test_archives_are_not_text(tmp_path):
     for name in names[:2]:
         with pytest.raises(UserError, match=r"is an archive; unpack it"):
             read(DataConfig(dataset="", train_files=(name, names[2])))
+
+
+@pytest.mark.parametrize(
+    "name, swapped, language",
+    [
+        ("news.fr.gz", False, "fr"),
+        ("news.fr-zh_Hant.tsv", False, "zh_Hant"),
+        ("zh_Hant.fr", True, "fr"),
+        ("fr_de-2.txt", False, "fr"),
+        ("fr.zh.zh_Hant", False, "zh_Hant"),
+        ("afr.tsv", False, None),
+        ("corpus.tsv", False, None),
+    ],
+)
+def test_the_target_language_is_in_the_name(name, swapped, language):
+    data = DataConfig(targets=("fr", "zh_Hant", "zh"), target="fr", swap_files=swapped)
+    corpus = (Path("a/fr.fr"), Path("b/fr") / name)
+    corpus = corpus[::-1] if swapped else corpus
+    if language:
+        assert language_of(data, corpus) == language
+    else:
+        with pytest.raises(UserError, match=rf"{name} is fr or zh_Hant or zh: rename it, .*\.fr"):
+            language_of(data, corpus)
+
+
+def test_each_source_gets_the_tag_of_its_corpus(tmp_path):
+    names = [
+        write(tmp_path / name, text)
+        for name, text in {"a.en": "one\n\n", "a.de": "eins\n\n", "b.fr.tsv": "un\ttwo\n"}.items()
+    ]
+    data = DataConfig(dataset="", train_files=tuple(names), targets=("de", "fr"), target="de")
+    assert read(data) == [(">>de<< one", "eins"), ("", ""), (">>fr<< un", "two")]
+    assert fingerprint(data, "train") != fingerprint(replace(data, targets=("fr", "de")), "train")

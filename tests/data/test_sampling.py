@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from pairs import token_pairs
 from sentences import SENTENCES
 
 from transformer.config import DataConfig
+from transformer.data import sampling
 from transformer.data.batching import Position, batches
-from transformer.data.sampling import make_epochs, repeats
+from transformer.data.sampling import even_weights, make_epochs, repeats
 from transformer.data.token_store import encode_pairs
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
@@ -133,6 +135,22 @@ def test_corpora_are_repeated_by_their_weights(corpora, tokenizers, weights):
         chosen.append(str(counts))
     has_fraction = any(weight % 1 for weight in weights)
     assert len(set(chosen)) == (3 if has_fraction else 1)
+
+
+@pytest.mark.parametrize(
+    "temperature, weights", [(1, [1, 1, 1]), (2, [1, 3, 9]), (1e9, [1, 9, 81])]
+)
+def test_a_temperature_evens_out_the_sizes(monkeypatch, temperature, weights):
+    data = DataConfig(corpus_temperature=temperature)
+    monkeypatch.setattr(sampling, "corpora", lambda *_: ["a", "b", "c"])
+    np.testing.assert_allclose(even_weights(data, (8100, 900, 100)), weights, rtol=1e-6)
+
+
+def test_corpora_of_one_language_are_weighted_together(monkeypatch):
+    data = DataConfig(corpus_temperature=2, targets=("de", "fr"), target="de")
+    names = [(Path("a.de"),), (Path("b.fr"),), (Path("c.fr"),)]
+    monkeypatch.setattr(sampling, "corpora", lambda *_: names)
+    np.testing.assert_allclose(even_weights(data, (900, 60, 40)), [1, 3, 3])
 
 
 def test_repeats_depend_on_seed_and_epoch_alone():

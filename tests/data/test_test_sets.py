@@ -91,8 +91,26 @@ def test_several_files_of_references_take_the_place_of_one(files):
 
 def test_a_split_is_what_the_config_says(files):
     data = replace(DATA, dataset="", test_files=("a.de", "a.en"))
-    assert split_of(data, "test").pairs == [("one", "eins"), ("two", "zwei")]
-    assert split_of(data, "test").name == "files test"
+    [found] = split_of(data, "test")
+    assert found.pairs == [("one", "eins"), ("two", "zwei")]
+    assert found.name == "files test" and found.settings(data) == data
+
+
+def test_each_target_language_is_a_test_set(files):
+    data = DataConfig(dataset="", targets=("de", "fr"), target="de", tsv_columns=(2, 1))
+    Path("c.fr").write_text("un\ndeux\n")
+    Path("more.de.tsv").write_text("drei\tthree\n")
+    data = replace(data, test_files=("a.en", "a.de", "a.en", "c.fr", "more.de.tsv"))
+    german, french = split_of(data, "test")
+    assert german.pairs == [
+        (">>de<< one", "eins"), (">>de<< two", "zwei"), (">>de<< three", "drei"),
+    ]  # fmt: skip
+    assert french.pairs == [(">>fr<< one", "un"), (">>fr<< two", "deux")]
+    assert (french.name, french.stem) == ("files test, fr", "test-fr")
+    assert french.settings(data).target == "fr" and german.settings(data).target == "de"
+    [alone] = in_files(data, ["a.en", "c.fr"])
+    assert alone.pairs == french.pairs and alone.language == "fr"
+    assert perturbed_set(data, alone, "upper_case").pairs[0] == (">>fr<< ONE", "UN")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tqdm import tqdm
 
 from transformer.commands.command_line import TranslateCommand
 from transformer.config import Config
-from transformer.data.piece_tokenizer import code_of
+from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags, target_tag
 from transformer.decoding.translator import truncation
 from transformer.documents.alignment import aligned_translations

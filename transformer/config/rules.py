@@ -8,12 +8,14 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from transformer.config import Config
+from transformer.config import Config, DataConfig
 from transformer.config.resuming import falls_from
 from transformer.config.settings import Limit
 from transformer.errors import UserError
 
 SPECIAL_TOKEN = re.compile(r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>|\u2581+")
+
+LANGUAGE = re.compile(r"[\w@-]+")
 
 EOS = 2
 """As in transformer.model.batch, which is not imported here: it needs jax."""
@@ -146,6 +148,17 @@ def _problems(config: Config) -> Iterator[str]:
             "data.windows needs an encoder or a decoder alone: set model.encoder_layers or "
             "model.decoder_layers to 0"
         )
+    if data.targets:
+        yield from _problems_of_targets(data)
+    if data.corpus_temperature and data.train_weights:
+        yield (
+            f"data.corpus_temperature ({data.corpus_temperature:g}) and data.train_weights both "
+            "weight the corpora: remove one of them"
+        )
+    if 0 < data.corpus_temperature < 1:
+        yield f"data.corpus_temperature ({data.corpus_temperature:g}) must be 0 or at least 1"
+    if data.corpus_temperature and not data.train_files:
+        yield "data.corpus_temperature needs several corpora as data.train_files: remove it"
     changed = dict(data.changed)
     if changed and one_side and not data.label_column:
         yield f"data.{next(iter(changed))} needs pairs of sentences or a classifier: remove it"
@@ -158,7 +171,7 @@ def _problems(config: Config) -> Iterator[str]:
     if sum(changed.values()) > 1:
         listed = " + ".join(f"data.{name} ({share:g})" for name, share in changed.items())
         yield f"{listed} must not exceed 1: they are shares of the training pairs"
-    for name in ("sampling", "train_weights"):
+    for name in ("sampling", "train_weights", "corpus_temperature"):
         if getattr(data, name) and one_side:
             yield f"data.{name} has an effect only on pairs of sentences: remove it"
     if data.sampling and data.tokenizer not in ("unigram", "bpe"):
@@ -245,6 +258,18 @@ def _problems(config: Config) -> Iterator[str]:
             f"train.average_last ({train.average_last}) must not exceed train.keep_last "
             f"({train.keep_last})"
         )
+
+
+def _problems_of_targets(data: DataConfig) -> Iterator[str]:
+    listed = " ".join(data.targets)
+    if len(set(data.targets)) < len(data.targets) or not all(map(LANGUAGE.fullmatch, data.targets)):
+        yield f"data.targets ({listed}) must be different codes of languages, such as de fr"
+    if len(data.sides) == 1:
+        yield f"data.targets ({listed}) needs an encoder and a decoder: remove it"
+    if data.dataset:
+        yield f"data.targets ({listed}) needs files: set data.dataset to '' and data.train_files"
+    if data.target not in data.targets:
+        yield f"data.target ({data.target!r}) must be one of data.targets ({listed})"
 
 
 def _is_user_symbol(symbol: str) -> bool:

@@ -217,6 +217,10 @@ class DataConfig:
     train_weights: tuple[UpToThousand, ...] = ()
     """How often each epoch reads each corpus of train_files, such as 1 0.5 4; a fraction samples
     different pairs in each epoch; by default each corpus is read once."""
+    corpus_temperature: Number = 0.0
+    """Temperature that evens out the sizes n of the corpora, or with `targets` of the languages: an
+    epoch reads the largest once, and others (largest / n)^(1 - 1 / temperature) times, such as 5
+    (Arivazhagan et al., 2019, https://arxiv.org/abs/1907.05019); 0: each corpus is read once."""
     sampling: Number = 0.0
     """Sample new segmentations of the training pairs in each epoch: alpha of subword regularisation
     for unigram vocabularies, such as 0.2 (Kudo, 2018, https://arxiv.org/abs/1804.10959), or
@@ -246,6 +250,10 @@ class DataConfig:
     target: str = "de"
     """Target language, in the same way; "": no target side (an encoder alone). Codes of ISO 639,
     BCP 47, FLORES and OPUS are accepted (zh, zho, zh-CN, zho_Hans)."""
+    targets: tuple[str, ...] = ()
+    """Target languages of one model that translates into several, such as de fr. The language of a
+    corpus is the last one in the name of its target file or table, such as news.fr.gz; each source
+    gets a tag of it, such as >>fr<<, which is a token. `target` is one of them."""
     bleu_tokenizer: BleuTokenizer = "auto"
     """The sacreBLEU tokenizer for BLEU. auto: zh, ja-mecab or ko-mecab for these target languages,
     char for Thai, Lao, Khmer, Burmese and Tibetan, 13a for all others."""
@@ -265,7 +273,7 @@ class DataConfig:
     rarer characters become unknown tokens; 0: all characters, or only the most frequent ones if
     there are more than 1,000."""
     user_symbols: tuple[str, ...] = ()
-    """Tokens that are never split, such as <2de>; translations may contain them too."""
+    """Tokens that are never split, such as <name>; translations may contain them too."""
     split_digits: bool = False
     """Make each digit a separate token in the vocabularies to train."""
     byte_fallback: bool = False
@@ -301,6 +309,11 @@ class DataConfig:
         return tuple(side for side in ("source", "target") if getattr(self, side))
 
     @property
+    def symbols(self) -> tuple[str, ...]:
+        """All tokens that are never split: `user_symbols`, and the tags of `targets`."""
+        return (*self.user_symbols, *(f">>{language}<<" for language in self.targets))
+
+    @property
     def changed(self) -> dict[Perturbation, float]:
         """The share of the training pairs that are changed in each way."""
         shares = {kind: getattr(self, kind) for kind in typing.get_args(Perturbation)}
@@ -309,7 +322,7 @@ class DataConfig:
 
 VOCABULARY_SETTINGS = {
     "tokenizer", "vocab_size", "source_vocab_size", "target_vocab_size", "character_coverage",
-    "user_symbols", "split_digits", "byte_fallback", "normalisation", "lowercase",
+    "user_symbols", "targets", "split_digits", "byte_fallback", "normalisation", "lowercase",
     "shared_vocabulary", "source_tokenizer", "target_tokenizer", "vocabulary",
 }  # fmt: skip
 """Fields of `data` that say what the vocabulary is."""

@@ -10,6 +10,7 @@ import difflib
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -75,7 +76,7 @@ def fingerprint(data: DataConfig, split: Split) -> str:
     """Path and state of each file, and how it is read."""
     paths = [path.resolve() for corpus in corpora(data, split) for path in corpus]
     read = (data.sides, data.tsv_columns, data.label_column, data.swap_files)
-    read += (data.tsv_quotes, data.tsv_header)
+    read += (data.tsv_quotes, data.tsv_header, data.targets)
     return "|".join([*(f"{path}:{file_state(path)}" for path in paths), f"{read}"])
 
 
@@ -112,8 +113,24 @@ def _pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
             pairs = _parallel_pairs(*corpus)
         else:
             pairs = (as_pair(data, [line]) for line in file_lines(*corpus))
-        for first, second in pairs:
-            yield (second, first) if data.swap_files else (first, second)
+        tag = f">>{language_of(data, corpus)}<< " if data.targets else ""
+        for pair in pairs:
+            source, target = reversed(pair) if data.swap_files else pair
+            yield tag + source if source.strip() else source, target
+
+
+def language_of(data: DataConfig, corpus: Corpus) -> str:
+    """Which of data.targets a corpus is in: the last one in the name of its target file, such as fr
+    of news.en-fr.tsv. Raises UserError if the name has none."""
+    path = corpus[0] if data.swap_files else corpus[-1]
+    codes = "|".join(sorted(map(re.escape, data.targets), key=len, reverse=True))
+    found = re.findall(rf"(?<![^\W_])(?:{codes})(?![^\W_])", path.name)
+    if not found:
+        raise UserError(
+            f"data.targets: no part of the name {path.name} is {' or '.join(data.targets)}: rename "
+            f"it, for example to {path.stem}.{data.targets[0]}{path.suffix}"
+        )
+    return found[-1]
 
 
 def as_pair(data: DataConfig, texts: Sequence[str]) -> tuple[str, str]:

@@ -32,7 +32,7 @@ def kept_symbols(symbols: Sequence[str]) -> re.Pattern:
 def with_changes(data: DataConfig, pairs: Iterable[Texts]) -> Iterator[Texts]:
     """The pairs of a stream, with the shares of `data` changed: a vocabulary that is trained on
     them has pieces of text in upper case, say."""
-    kept, random, chances = kept_symbols(data.user_symbols), Random(0), data.changed
+    kept, random, chances = kept_symbols(data.symbols), Random(0), data.changed
     kinds = [*chances, None]
     weights = [*chances.values(), max(0.0, 1 - sum(chances.values()))]
     for pair, following in pairwise(chain(pairs, [()])):

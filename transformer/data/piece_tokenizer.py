@@ -2,19 +2,15 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
-from transformer.data.languages import same_language
+from transformer.data.tag_names import TAG
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD, UNK
-
-TAG = re.compile(r"[\s\ufeff]*(>>[\w@-]+<<)")
-"""A target tag at the beginning of a text, after spaces or a byte order mark."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +63,6 @@ class PieceTokenizer(Tokenizer):
         """The target tags of the vocabulary, such as >>deu<<: a source begins with one of them."""
         return tuple(name for name in self._ids if TAG.fullmatch(name))
 
-    def split_tag(self, text: str) -> tuple[str, str]:
-        """The target tag that a text begins with, "" without one, and the rest of the text."""
-        found = TAG.match(text)
-        if found and (tag := named_tag(self.tags, found[1])):
-            return tag, text[found.end() :]
-        return "", text
-
     @cached_property
     def pieces_of_text(self) -> list[str]:
         """The pieces that the model cuts text into; those that the list lacks become UNK."""
@@ -106,21 +95,6 @@ class PieceTokenizer(Tokenizer):
         texts = [self._processor.decode_pieces(row) if row else "" for row in rows]
         texts = [text.replace("\u2581", " ").strip() for text in texts]
         return list(map(clean_up, texts)) if self.vocabulary.cleans_up else texts
-
-
-@lru_cache(maxsize=1024)
-def named_tag(tags: tuple[str, ...], name: str) -> str:
-    """The tag of this name, or the only one of the same language, as >>deu<< for >>de<<; otherwise
-    "". Cached, since comparing languages is slow."""
-    if name in tags:
-        return name
-    alike = [tag for tag in tags if same_language(code_of(tag), code_of(name))]
-    return alike[0] if len(alike) == 1 else ""
-
-
-def code_of(tag: str) -> str:
-    """The language of a tag: deu of >>deu<<."""
-    return tag[2:-2]
 
 
 def clean_up(text: str) -> str:

@@ -4,7 +4,8 @@ All depend on seed and epoch alone, so that training can resume at any batch. Th
 are the same in all epochs, since each is compiled.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ import numpy as np
 from transformer.config import DataConfig
 from transformer.data.augmentation import Augmentation
 from transformer.data.buckets import BatchPlan, Bucket, fits, longest_targets, make_plan, refilled
-from transformer.data.files import corpus_sizes
+from transformer.data.files import corpora, corpus_sizes, language_of
 from transformer.data.progress import Log, quiet
 from transformer.data.segmentation import Words, make_words
 from transformer.data.token_store import Sentences, TokenPairs, offsets
@@ -32,7 +33,7 @@ class Epochs:
     """A function from the number of an epoch to its pairs and their plan.
 
     plan     of all pairs once, with shapes for all segmentations
-    sizes    pairs in each corpus, where there are `data.train_weights`
+    sizes    pairs in each corpus, where they have weights
     sides    the words of source and target, where there is `data.sampling`
     augment  changes shares of the pairs, where `data` has them
     """
@@ -68,7 +69,7 @@ def make_epochs(
 ) -> tuple[BatchPlan, SampleEpoch | None]:
     """The plan, and a function for the pairs of each epoch if epochs differ; `log` gets the
     progress. Raises UserError if the weights leave no pairs."""
-    if not (data.train_weights or data.sampling or data.changed):
+    if not (data.train_weights or data.corpus_temperature or data.sampling or data.changed):
         return make_plan(pairs, data), None
     planned, sides, augment = pairs, (), None
     longest = longest_targets([Bucket(0, data.max_length, data.max_length)])
@@ -84,11 +85,25 @@ def make_epochs(
         found, numbers = augment(pairs, np.arange(len(pairs)), longest, (seed, 0, CHANGES))
         planned = _longest(planned, found, numbers)
     plan = make_plan(planned, data)
-    sizes = tuple(corpus_sizes(data)) if data.train_weights else ()
-    sample_epoch = Epochs(data.train_weights, seed, pairs, plan, sizes, sides, augment)
+    weights, sizes = data.train_weights, ()
+    if weights or data.corpus_temperature:
+        sizes = tuple(corpus_sizes(data))
+        weights = weights or even_weights(data, sizes)
+    sample_epoch = Epochs(weights, seed, pairs, plan, sizes, sides, augment)
     if not len(sample_epoch.numbers(0)):
         raise UserError("data.train_weights leave no pair to train on: raise them")
     return plan, lru_cache(maxsize=1)(sample_epoch)
+
+
+def even_weights(data: DataConfig, sizes: Sequence[int]) -> tuple[float, ...]:
+    """How often an epoch has the pairs of each corpus, of these sizes, by the temperature."""
+    found = corpora(data, "train")
+    groups = [language_of(data, corpus) if data.targets else str(corpus) for corpus in found]
+    totals = Counter[str]()
+    for group, size in zip(groups, sizes):
+        totals[group] += size
+    largest, power = max(totals.values()), 1 - 1 / data.corpus_temperature
+    return tuple((largest / max(totals[group], 1)) ** power for group in groups)
 
 
 def repeats(

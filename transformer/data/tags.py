@@ -5,7 +5,7 @@ import difflib
 import warnings
 from collections.abc import Sequence
 
-from transformer.data.piece_tokenizer import TAG, code_of, named_tag
+from transformer.data.tag_names import TAG, code_of, named_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
@@ -69,7 +69,8 @@ def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
         )
     if ">>" in rest and (second := next((one for one in tags if one in rest), None)):
         warnings.warn(
-            f"{second} inside a text is translated as text: put the target tag at its beginning",
+            f"{second} inside a text does not choose the language: put the target tag at its "
+            "beginning",
             stacklevel=2,
         )
     return tag, rest

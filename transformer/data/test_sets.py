@@ -12,7 +12,14 @@ from typing import Any
 from transformer.config import DataConfig
 from transformer.config.settings import Perturbation
 from transformer.data.corpus import read_pairs
-from transformer.data.files import corpora, is_table, read_lines, without_compression
+from transformer.data.files import (
+    Split,
+    corpora,
+    is_table,
+    language_of,
+    read_lines,
+    without_compression,
+)
 from transformer.data.languages import same_language
 from transformer.data.perturbation import kept_symbols, perturbed
 from transformer.errors import UserError
@@ -28,6 +35,8 @@ class TestSet:
     pairs: list[tuple[str, str]]
     more_references: tuple[list[str], ...] = ()
     """Further references of the same sentences."""
+    language: str = ""
+    """Its target language, if the model has several."""
 
     __test__ = False  # or pytest takes it for a test
 
@@ -36,10 +45,27 @@ class TestSet:
             lines = f"all {len(self.pairs):,} lines are blank"
             raise UserError(f"{self.name}: there is nothing to score, {lines}")
 
+    def settings(self, data: DataConfig) -> DataConfig:
+        """The settings of a run, with the target language of this test set."""
+        return replace(data, target=self.language or data.target)
 
-def split_of(data: DataConfig, split: str) -> TestSet:
-    """A split of the config, "test" or "validation"."""
-    return TestSet(f"{data.dataset or 'files'} {split}", split, list(read_pairs(data, split)))
+
+def split_of(data: DataConfig, split: Split) -> list[TestSet]:
+    """A split of the config, or its parts in each of data.targets."""
+    name = f"{data.dataset or 'files'} {split}"
+    if not data.targets:
+        return [TestSet(name, split, list(read_pairs(data, split)))]
+    by_language: dict[str, list[str]] = {}
+    for corpus in corpora(data, split):
+        by_language.setdefault(language_of(data, corpus), []).extend(map(str, corpus))
+    parts = {
+        language: replace(data, **{f"{split}_files": tuple(names)})
+        for language, names in by_language.items()
+    }
+    return [
+        TestSet(f"{name}, {one}", f"{split}-{one}", list(read_pairs(part, split)), language=one)
+        for one, part in parts.items()
+    ]
 
 
 def in_files(data: DataConfig, files: Sequence[str]) -> list[TestSet]:
@@ -84,16 +110,17 @@ def perturbed_set(data: DataConfig, test_set: TestSet, kind: Perturbation) -> Te
         if kind in ("merged", "cut"):
             raise UserError(f"--perturb {kind} needs pairs of sentences: remove it")
         columns = [sources]
-    kept, random, texts = kept_symbols(data.user_symbols), Random(0), list(zip(*columns))
+    kept, random, texts = kept_symbols(data.symbols), Random(0), list(zip(*columns))
     neighbours = zip(texts, texts[1:] + texts[:1])
     changed = zip(*(perturbed(kind, *two, random, kept) for two in neighbours))
     sources, *translations = map(list, changed)
     first, *more = translations or [references]
-    return TestSet(
-        f"{test_set.name}, {kind}",
-        f"{test_set.stem}-{kind}",
-        list(zip(sources, first)),
-        tuple(more),
+    return replace(
+        test_set,
+        name=f"{test_set.name}, {kind}",
+        stem=f"{test_set.stem}-{kind}",
+        pairs=list(zip(sources, first)),
+        more_references=tuple(more),
     )
 
 
@@ -137,7 +164,8 @@ def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) ->
     # Of two files the first is the source, whatever those of the config are.
     swapped = data.swap_files and is_table(files[0])
     alone = replace(data, dataset="", test_files=files, swap_files=swapped)
-    return TestSet(name, stem, list(read_pairs(alone, "test")))
+    language = language_of(alone, tuple(corpus)) if data.targets else ""
+    return TestSet(name, stem, list(read_pairs(alone, "test")), language=language)
 
 
 def _stem(path: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import sentencepiece
 
 from transformer.config import DataConfig
+from transformer.data.tag_names import TAG, named_tag
 from transformer.errors import UserError
 from transformer.machine.signals import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD, UNK
@@ -112,13 +113,20 @@ class Tokenizer:
         """Tokens in the vocabulary, the four special ones included, even a PAD that it lacks."""
         return len(self._names)
 
-    @property
+    @cached_property
     def tags(self) -> tuple[str, ...]:
-        """The target tags of the vocabulary, such as >>deu<<: a source begins with one of them."""
-        return ()
+        """The target tags of the vocabulary, such as >>deu<<: a source begins with one of them. The
+        piece of a tag includes the blank before it."""
+        named = [name for name in self._names if TAG.fullmatch(name.removeprefix(BLANK))]
+        pieces = self._proto.pieces if named else ()
+        own = {piece.piece for piece in pieces if piece.type == piece.USER_DEFINED}
+        return tuple(name.removeprefix(BLANK) for name in named if name in own)
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """The target tag that a text begins with, "" without one, and the rest of the text."""
+        found = TAG.match(text)
+        if found and (tag := named_tag(self.tags, found[1])):
+            return tag, text[found.end() :]
         return "", text
 
     @cached_property
@@ -129,7 +137,9 @@ class Tokenizer:
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The token ids of each sentence, without BOS and EOS."""
         table = self._our_ids
-        texts = [text.lower() for text in sentences] if self.lowercase else list(sentences)
+        tagged = [self.split_tag(text) for text in sentences]
+        rest = [text.lower() if self.lowercase else text for _, text in tagged]
+        texts = [f"{tag} {text.lstrip()}" if tag else text for (tag, _), text in zip(tagged, rest)]
         return [[table[i] for i in row] for row in self._processor.encode(texts)]
 
     @cached_property
@@ -218,16 +228,17 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
-    Of `options` it reads normalisation, lowercase, byte_fallback, character_coverage, user_symbols
-    and split_digits. The same sentences give the same model. `vocab_size` is an upper limit: few
+    Of `options` it reads normalisation, lowercase, byte_fallback, character_coverage, symbols and
+    split_digits. The same sentences give the same model. `vocab_size` is an upper limit: few
     sentences, or sentences that repeat their words, have fewer pieces. Raises UserError, which
     names the `setting` of the size, when the characters alone do not fit.
     """
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
-    symbols = options.user_symbols
+    symbols: Sequence[str] = options.symbols
     if options.lowercase:
         sample = [sentence.lower() for sentence in sample]
         symbols = [symbol.lower() for symbol in symbols]
+    symbols = [BLANK + symbol if TAG.fullmatch(symbol) else symbol for symbol in symbols]
     alphabet = set().union(*sample)
     symbols = list(dict.fromkeys([*symbols, *alphabet & {RESERVED}]))
     reserved = UNK + 1 + 256 * options.byte_fallback + len(symbols)  # special tokens, and bytes

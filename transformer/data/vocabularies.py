@@ -160,7 +160,7 @@ def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
     if data.changed:
         pairs = with_changes(data, pairs)
     rule = "identity" if "target" in sides else data.normalisation
-    options = replace(data, normalisation=rule)
+    options = replace(data, normalisation=rule, targets=data.targets * ("source" in sides))
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str
     written = ((normalise(source), target) for source, target in pairs)
     sentences = (pair[column] for pair in written for column in columns)

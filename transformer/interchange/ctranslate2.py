@@ -21,7 +21,8 @@ except ModuleNotFoundError:
 
 from transformer.config import ModelConfig
 from transformer.data.languages import base_of, name_of, read_code, script_code
-from transformer.data.piece_tokenizer import PieceTokenizer, code_of
+from transformer.data.piece_tokenizer import PieceTokenizer
+from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError

@@ -29,7 +29,7 @@ from transformer.interchange.marian_weights import (
     write_params,
 )
 from transformer.interchange.model import ORIGIN, load_translator, longest_sequence
-from transformer.interchange.standalone import standalone_model
+from transformer.interchange.standalone import standalone_model, tag_piece
 from transformer.interchange.weights import (
     checked,
     open_weights,
@@ -301,7 +301,9 @@ def _their_pieces(tokenizer: Tokenizer) -> Pieces:
     """The pieces of a tokenizer and their ids: those of its own vocabulary, or ours."""
     if isinstance(tokenizer, PieceTokenizer):
         return tokenizer.vocabulary
-    names = tokenizer.pieces(range(tokenizer.vocab_size))
+    tags = {tag_piece(tag): tag for tag in tokenizer.tags}
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+    names = [tags.get(piece, piece) for piece in pieces]  # transformers cuts tags off first
     return Pieces(tuple(names), pad=PAD, start=BOS, end=EOS, unknown=UNK)
 
 

@@ -30,7 +30,10 @@ def standalone_model(tokenizer: Tokenizer, keeps_tags: bool = False) -> bytes:
     if tokenizer.lowercase:
         proto.normalizer_spec.precompiled_charsmap = _lowering(tokenizer.model)
         proto.normalizer_spec.name = "user_defined"
+    known = {piece.piece for piece in proto.pieces}
     for tag in tokenizer.tags if keeps_tags else ():
+        if tag_piece(tag) in known:
+            continue  # a model of ours has it
         piece = proto.pieces.add()
         piece.piece, piece.score = tag_piece(tag), 0.0
         piece.type = ModelProto.SentencePiece.USER_DEFINED

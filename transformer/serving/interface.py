@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from transformer.data.piece_tokenizer import code_of
+from transformer.data.tag_names import code_of
 from transformer.decoding.lines import Line, one_line, split_lines
 from transformer.documents import FORMATS, Format
 from transformer.documents.formats import format_of, read_document

@@ -11,7 +11,7 @@ from transformer.commands.glossary import load_glossary
 from transformer.config import Config, GenerateConfig
 from transformer.config.rules import check_limits
 from transformer.config.settings import Positive
-from transformer.data.piece_tokenizer import code_of
+from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags, read_source, with_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers

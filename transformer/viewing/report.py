@@ -107,7 +107,9 @@ def result_with_details(
     """What a report shows of a test set."""
     if translations is None:
         return TestResult(record)
-    references = References.of(config.data, test_set.pairs, test_set.more_references)
+    references = References.of(
+        test_set.settings(config.data), test_set.pairs, test_set.more_references
+    )
     lengths = [len(ids) for ids in tokenizers.source.encode(references.sources)]
     return TestResult(
         record,
