@@ -1,6 +1,7 @@
 """Convert models: `python convert.py from-marian opus-mt-en-fr runs/en_fr`, and five other ways.
 
-    from-marian       OPUS-MT and other MarianMTModels of Hugging Face become runs
+    from-marian       OPUS-MT and other models of Marian become runs: MarianMTModels of Hugging
+                      Face, and .npz files of the Marian toolkit
     to-marian         runs become folders that transformers loads
     to-ctranslate2    runs, or MarianMTModels, become models of CTranslate2
     to-argos          the same as packages of Argos Translate and LibreTranslate
@@ -46,10 +47,15 @@ def main(words: list[str]) -> None:
 def from_marian(command: convert_line.FromMarian) -> None:
     from transformer.data.tags import known_tags
     from transformer.interchange.marian import read_marian
+    from transformer.interchange.marian_npz import is_npz, read_npz
     from transformer.interchange.model import new_output, save_run
 
+    languages = command.source, command.target
     with new_output(command.run) as folder:
-        model = read_marian(command.folder, command.source, command.target)
+        if is_npz(command.folder):
+            model = read_npz(command.folder, command.vocabularies, *languages)
+        else:
+            model = read_marian(command.folder, *languages)
         save_run(folder, model)
     data, tags = model.config.data, model.tokenizers.source.tags
     print(

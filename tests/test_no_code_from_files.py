@@ -35,6 +35,7 @@ ARGUMENTS = {"shell", "allow_pickle", "trust_remote_code", "weights_only"}
 ALLOWED = {
     ("transformer/interchange/pickled.py", "pickle"),  # calls nothing: test_weights
     ("transformer/interchange/weights.py", "pickle"),  # the name of an error
+    ("transformer/interchange/marian_options.py", "yaml"),  # text alone: test_marian_npz
     ("transformer/config/files.py", "runpy"),  # the user's own config
     ("transformer/commands/verify_resume.py", "subprocess"),  # the user's own words
     ("transformer/machine/malloc.py", "ctypes"),

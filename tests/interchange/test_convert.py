@@ -350,6 +350,7 @@ MISTAKES = [
     ([], ["from-marian", "to-argos"]),
     (["from-mariana"], ["from-mariana", "Available subcommands", "to-argos"]),
     (["from-marian", "gone", "run"], ["gone is not a folder"]),
+    (["from-marian", "gone.npz", "run"], ["lacks gone.npz"]),
     (["from-marian", "opus", "en_de"], ["en_de exists"]),
     (["to-marian", "en_de"], ["the folder to create is missing"]),
     (["to-marian", "gone", "out"], ["gone is not a run"]),

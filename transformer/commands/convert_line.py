@@ -24,17 +24,22 @@ Quantization = Literal["none", "int8", "int16", "float16", "bfloat16"]
 
 @dataclass(frozen=True)
 class FromMarian:
-    """Convert a folder of Hugging Face's MarianMTModel, such as an OPUS-MT model, to a run."""
+    """Convert an OPUS-MT model, or another model of Marian, to a run."""
 
     folder: Positional[Path]
-    """Folder with config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm and
-    vocab.json."""
+    """Folder of Hugging Face's MarianMTModel: config.json, model.safetensors or pytorch_model.bin,
+    source.spm, target.spm and vocab.json. Or a model of the Marian toolkit: a .npz file, or the
+    folder of one, with decoder.yml and the vocabularies that it names."""
     run: Positional[Path]
     """The run folder to create."""
     source: str = ""
     """Source language, such as en; "": as in tokenizer_config.json."""
     target: str = ""
     """Target language, such as de; "": as in tokenizer_config.json."""
+    vocabularies: tuple[Path, ...] = ()
+    """Of a .npz file: the vocabularies of source and target, or the one that both share, such as
+    vocab.yml (with source.spm and target.spm beside the model) or vocab.spm; by default those that
+    decoder.yml names."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ class ParameterMapping:
             yield from _layer("encoder", layer)
         for layer in range(self.model.decoder_layers):
             yield from _layer("decoder", layer)
+        if self.model.norm == "pre":  # Marian's own models may have it
+            for stack in ("encoder", "decoder"):
+                norm = f"model.{stack}.layer_norm"
+                yield Pair(f"{stack}.norm.scale", f"{norm}.weight", features=0)
+                yield Pair(f"{stack}.norm.bias", f"{norm}.bias", features=0)
 
     def _tables(self) -> Iterator[Pair]:
         def table(ours, theirs, pieces):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from zipfile import BadZipFile
 
 import jax
@@ -50,7 +50,18 @@ class SafetensorsWeights:
         return array if array.dtype.kind == "f" else array.astype(np.float32)
 
 
-Weights = SafetensorsWeights | PickledWeights
+@runtime_checkable
+class Weights(Protocol):
+    """Arrays by name, of some file."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shape of each array."""
+        ...
+
+    def read(self, name: str) -> np.ndarray:
+        """One array."""
+        ...
 
 
 def open_weights(path: Path) -> Weights:

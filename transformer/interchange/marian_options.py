@@ -1,0 +1,211 @@
+"""The options of a model of the Marian toolkit and of its search, as our settings.
+
+Each option is used, or has no effect on translations, or must have a value that changes nothing;
+any other is refused by its name. What is written comes from src/models/encoder_decoder.cpp of
+https://github.com/marian-nmt/marian-dev.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from transformer.config import DecodeConfig, ModelConfig
+from transformer.errors import UserError, one_line
+from transformer.model.batch import UNK
+
+MOST_POSITIONS = 1024
+"""Tokens of a text, EOS included, for which sinusoids are computed: as a table, since Marian's have
+other frequencies than ours."""
+
+EPSILON = 1e-6
+"""Of Marian's layer normalisation; it is no option."""
+
+ONLY: dict[str, tuple[str, ...]] = {
+    "type": ("transformer",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-ffn-activation": ("relu", "swish"),
+    "transformer-ffn-depth": ("2",),
+    "transformer-decoder-ffn-depth": ("0", "2"),
+    "transformer-postprocess-emb": ("", "d"),
+}
+"""Options that must have one of these values."""
+
+NORMS: dict[tuple[str, str, str], Literal["post", "pre"]] = {
+    ("", "dan", ""): "post",
+    ("n", "da", "n"): "pre",
+}
+"""The place of norms, by the next three options."""
+
+PROCESSING = ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top")
+
+SIZES = ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn")
+
+TIED = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
+
+LEARNED = ("transformer-train-positions", "transformer-train-position-embeddings")
+
+USED = {*ONLY, *PROCESSING, *SIZES, *TIED, *LEARNED, "dim-vocabs", "transformer-decoder-dim-ffn"}
+
+WITHOUT_EFFECT = {
+    "version", "enc-cell", "enc-cell-depth", "enc-type", "dec-cell", "dec-cell-base-depth",
+    "dec-cell-high-depth", "dim-rnn", "skip", "layer-normalization", "transformer-dim-aan",
+    "transformer-aan-depth", "transformer-aan-activation", "transformer-aan-nogate",
+    "transformer-guided-alignment-layer", "transformer-depth-scaling", "ulr-dim-emb",
+    "ulr-trainable-transformation", "factors-combine", "factors-dim-emb", "output-omit-bias",
+    "bert-train-type-embeddings", "bert-type-vocab-size",
+}  # fmt: skip
+"""Options of training and of models of other types, and what the arrays say."""
+
+WITHOUT_EFFECT_IN_SEARCH = {
+    "models", "vocabs", "relative-paths", "mini-batch", "mini-batch-words", "maxi-batch",
+    "maxi-batch-sort", "workspace", "cpu-threads", "devices", "num-devices", "log", "log-level",
+    "quiet", "quiet-translation", "alignment", "n-best", "skip-cost", "fp16", "precision",
+    "max-length", "max-length-crop", "version", "weights", "word-scores", "seed", "optimize",
+}  # fmt: skip
+"""Settings of decoder.yml without effect on translations, and those that name files."""
+
+OFF = ("", "0", "0.0", "false", "none", "~", "null", [], [""])
+"""Values of all other options that mean that something is not done."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is used of the options of a model; `rows`: the sizes of its tables of embeddings."""
+
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    num_heads: int
+    d_ff: int
+    activation: str
+    norm: Literal["post", "pre"]
+    tying: Literal["all", "target", "none"]
+    has_one_table: bool
+    learns_positions: bool
+    rows: tuple[int, int]
+
+
+def read_yaml(text: bytes, file: Path | str) -> dict[str, Any]:
+    """A YAML mapping whose values are text, lists and mappings. Raises UserError when damaged."""
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise UserError(f"{file} needs PyYAML: pip install -e '.[convert]'") from None
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        value = yaml.load(text.decode(), loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {file}: {one_line(error)}") from error
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise UserError(f"cannot read {file}: it has no names with values")
+    return value
+
+
+def read_options(text: bytes, file: Path) -> Options:
+    """The options of a model. Raises UserError naming the first one that cannot be converted."""
+    fields = read_yaml(text, f"the options in {file}")
+    for name, values in ONLY.items():
+        value = fields.get(name, values[0])
+        if value not in values:
+            raise _refused(file, name, value, values)
+    for name, value in fields.items():
+        if name not in USED | WITHOUT_EFFECT and value not in OFF:
+            raise _refused(file, name, value, ())
+    processing = tuple(fields.get(name, "") for name in PROCESSING)
+    if processing not in NORMS:
+        known = " or ".join(" ".join(map(repr, one)) for one in NORMS)
+        raise UserError(
+            f"{file}: {', '.join(PROCESSING)} are {' '.join(map(repr, processing))}, but must be "
+            f"{known}"
+        )
+    sizes = [_size(file, name, fields.get(name)) for name in SIZES]
+    rows = fields.get("dim-vocabs")
+    if not isinstance(rows, list) or len(rows) != 2:
+        raise _refused(file, "dim-vocabs", rows, ("two sizes",))
+    width = fields.get("transformer-decoder-dim-ffn", "0")
+    if width not in ("0", fields["transformer-dim-ffn"]):
+        raise _refused(file, "transformer-decoder-dim-ffn", width, (fields["transformer-dim-ffn"],))
+    target, source, every = (fields.get(name) == "true" for name in TIED)
+    has_one_table = source or every
+    is_output = target or every
+    return Options(
+        *sizes,
+        activation=fields.get("transformer-ffn-activation", "swish"),
+        norm=NORMS[processing],
+        tying="none" if not is_output else "all" if has_one_table else "target",
+        has_one_table=has_one_table,
+        learns_positions=any(fields.get(name) == "true" for name in LEARNED),
+        rows=(_size(file, "dim-vocabs", rows[0]), _size(file, "dim-vocabs", rows[1])),
+    )
+
+
+def _size(file: Path, name: str, value: object) -> int:
+    if not isinstance(value, str) or not value.isdecimal() or not 0 < int(value) < 2**20:
+        raise _refused(file, name, value, ("an integer from 1 to 1,048,575",))
+    return int(value)
+
+
+def _refused(file: Path, name: str, value: object, values: tuple[str, ...]) -> UserError:
+    supported = f" (supported: {' or '.join(filter(None, values))})" if values else ""
+    return UserError(
+        f"{file}: the option {name} is {value!r:.60}, which is not supported{supported}"
+    )
+
+
+def model_config(options: Options, rows: tuple[int, int], positions: int) -> ModelConfig:
+    """The shape of the model; `rows`: the sizes of our vocabularies, `positions`: the rows of its
+    table of positions, or 0."""
+    return ModelConfig(
+        source_vocab_size=rows[0],
+        target_vocab_size=rows[1],
+        encoder_layers=options.encoder_layers,
+        decoder_layers=options.decoder_layers,
+        d_model=options.d_model,
+        num_heads=options.num_heads,
+        d_ff=options.d_ff,
+        norm=options.norm,
+        norm_epsilon=EPSILON,
+        activation=options.activation,
+        attention_bias=True,
+        output_bias=True,
+        tying=options.tying,
+        embedding_scale=not options.learns_positions,
+        positions="learned",
+        max_positions=positions or MOST_POSITIONS,
+    )
+
+
+def listed_names(settings: Mapping[str, Any], name: str, file: Path) -> list[str]:
+    """The files that a setting of decoder.yml names."""
+    found = settings.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise _refused(file, name, found, ("a list of files",))
+    return found
+
+
+def decode_config(settings: Mapping[str, Any], file: Path) -> DecodeConfig:
+    """How it translates by its decoder.yml; without one, as our models do by default."""
+    allowed = WITHOUT_EFFECT_IN_SEARCH | {
+        "beam-size", "normalize", "allow-unk", "max-length-factor",
+    }  # fmt: skip
+    for name, value in settings.items():
+        if name not in allowed and value not in OFF:
+            raise _refused(file, name, value, ())
+    default = DecodeConfig()
+    normalise = settings.get("normalize", str(default.alpha))
+    try:
+        beam_size = int(settings.get("beam-size", default.beam_size))
+        alpha = float({"true": 1, "false": 0}.get(normalise, normalise))
+        ratio = float(settings.get("max-length-factor", 3))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{file}: {one_line(error)}") from error
+    return DecodeConfig(
+        beam_size=beam_size,
+        alpha=alpha,
+        normalisation="length",
+        stop="full",
+        forbidden=() if settings.get("allow-unk") == "true" else (UNK,),
+        length_ratio=max(ratio, 1.0),
+        longest_target=MOST_POSITIONS,
+    )
