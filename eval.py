@@ -92,7 +92,7 @@ def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     )
     from transformer.errors import UserError
 
-    of_translators = ("compare", "lowercased", "details", "sacrebleu", "references")
+    of_translators = ("compare", "confidence", "lowercased", "details", "sacrebleu", "references")
     if len(data.sides) == 1 and (named := [n for n in of_translators if getattr(command, n)]):
         raise UserError(f"{command.run} is not a translator: remove --{' and --'.join(named)}")
     found = in_files(data, command.test_files) if command.test_files else []
@@ -135,12 +135,44 @@ def score_translations(command: EvalCommand, translator, references) -> tuple[li
     for remark in (doubt(references.language, references.tokenizer), few_long(references)):
         if remark:
             print(remark)
+    record = {"seconds": round(seconds, 1), "truncated": truncated}
+    if command.confidence:
+        record["confidence"] = show_confidence(command, translator, found, references)
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(references.sources)]
         print(*by_length(lengths, translations, references), sep="\n")
         print(extremes(translations, references, command.details))
-    record = {"seconds": round(seconds, 1), "truncated": truncated}
     return translations, record | {"scores": [asdict(one) for one in scores]}
+
+
+def show_confidence(command: EvalCommand, translator, found: list, references) -> dict:
+    """Prints how many words of each confidence are not in the reference; on the validation set it
+    fits the temperature of the confidence first, and keeps it in the run."""
+    from transformer.decoding.confidence import FILE, load_temperature, split_words, word_log_probs
+    from transformer.evaluation.confidence import (
+        TEMPERATURES,
+        as_table,
+        by_confidence,
+        fit_temperature,
+        judged,
+        save_temperature,
+    )
+
+    tokens, target = [one.tokens for one in found], translator.tokenizers.target
+    theirs = [*zip(*(split_words(target, texts) for texts in references.texts))]
+    fits = command.split == "validation" and not (command.test_files or command.sacrebleu)
+    words = {
+        temperature: judged(
+            word_log_probs(translator, references.sources, tokens, temperature), theirs
+        )
+        for temperature in (TEMPERATURES if fits else [load_temperature(command.run)])
+    }
+    best = fit_temperature(words)
+    if fits:
+        save_temperature(command.run / FILE, best, command.checkpoint)
+    kept = f"fitted, kept in {command.run / FILE}" if fits else f"of {command.run / FILE}"
+    print(f"confidence at temperature {best:g} ({kept})", *as_table(words[best]), sep="\n")
+    return {"temperature": best, "groups": by_confidence(words[best])}
 
 
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:

@@ -40,6 +40,7 @@ def main(words: list[str]) -> None:
     import sys
 
     from transformer.commands.glossary import load_glossary
+    from transformer.decoding.confidence import load_temperature
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
@@ -47,7 +48,8 @@ def main(words: list[str]) -> None:
     members, tokenizers, label = load_members(command, config)
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
-    translator = replace(translator, glossary=glossary)
+    temperature = load_temperature(command.run)
+    translator = replace(translator, glossary=glossary, temperature=temperature)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,
@@ -88,7 +90,8 @@ class Translation(Exchange):
         if command.score:
             found = scored(self.translator, requests, command.alignments)
         else:
-            found = translated(self.translator, requests, command.nbest, command.alignments)
+            options = command.nbest, command.alignments, command.confidence
+            found = translated(self.translator, requests, *options)
         self.counts["answered"] += len(found)
         self.counts["truncated"] += sum(best.truncated is True for best, *_ in found)
         return [self.printed(*of_one) for of_one in zip(numbers, requests, found)]

@@ -72,6 +72,7 @@ ALLOWED = {
     "transformer.decoding": EVERYWHERE
     | {
         "transformer.model",
+        "transformer.data.capitals",
         "transformer.data.tags",
         "transformer.data.tokenizer",
         "transformer.data.vocabularies",

@@ -50,7 +50,17 @@ SETTINGS = sorted(
         if line.startswith("|")
     }
 )
-RUNS = ("quickstart", "multi30k", "wmt14_base", "classes", "opus", "teacher", "back", "mine", "many")
+RUNS = (
+    "quickstart",
+    "multi30k",
+    "wmt14_base",
+    "classes",
+    "opus",
+    "teacher",
+    "back",
+    "mine",
+    "many",
+)
 MODULES = sorted(
     {
         (str(path.relative_to(ROOT)), module)

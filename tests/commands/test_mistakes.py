@@ -253,6 +253,13 @@ MISTAKES = [
     ("generate.py runs/language --repetition-penalty 0", ["repetition_penalty (0.0)"]),
     ("generate.py runs/language --input tsv", ["--input", "'tsv'", "'json'"]),
     ("eval.py runs/language --sacrebleu wmt14/full", ["runs/language is no", "--sacrebleu"]),
+    ("translate.py runs/first --confidence", ["--confidence", "add --output json"]),
+    (
+        "translate.py runs/first --confidence --score --input tsv --output json",
+        ["--confidence", "remove --score"],
+    ),
+    ("translate.py runs/first --confidence --input html", ["--input html", "--confidence"]),
+    ("eval.py runs/language --confidence", ["runs/language is not a translator", "--confidence"]),
     ("eval.py runs/language --perturb typos", ["--perturb needs a translator or a classifier"]),
     ("eval.py runs/classes --perturb cut", ["--perturb cut needs pairs of sentences"]),
     ("eval.py runs/first --perturb capitals", ["--perturb", "upper_case"]),

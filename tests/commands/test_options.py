@@ -40,11 +40,17 @@ def test_an_ensemble_of_a_run_and_itself_is_that_run(undisturbed, plain):
 
 def test_what_is_translated_is_scored_alike(undisturbed, plain):
     asked = "".join(json.dumps({"text": line, "id": n}) + "\n" for n, line in enumerate(SENTENCES))
+    said("eval.py", undisturbed, "--split", "validation", "--confidence", "--decode.beam-size", 1)
+    assert 0 < json.loads((undisturbed / "confidence.json").read_text())["temperature"] < 10
     form = ["--input", "json", "--output", "json"]
     answers = said("translate.py", undisturbed, *form, stdin=asked)
     found = [json.loads(line) for line in answers.splitlines()]
     assert [one["translation"] for one in found] == plain
     assert [one["id"] for one in found] == [0, 1, 2, 3]
+    sure = said("translate.py", undisturbed, *form, "--confidence", stdin=asked)
+    for line, words in zip(plain, (json.loads(one)["words"] for one in sure.splitlines())):
+        assert [word for word, _ in words] == line.split()
+        assert all(0 <= confidence <= 1 for _, confidence in words)
     scored = said("translate.py", undisturbed, *form, "--score", stdin=answers)
     for line, again in zip(SENTENCES, map(json.loads, scored.splitlines())):
         assert "score" not in again  # of the search
@@ -63,12 +69,14 @@ def test_eval_compares_looks_closer_and_shows_what_it_kept(config, undisturbed):
     shown = said(
         "eval.py", undisturbed, "--test-files", *valid, *train, "--details", 1, "--lowercased",
         "--compare", f"{undisturbed}:20", "--checkpoint", 20, "--decode.beam-size", 1,
+        "--confidence",
     )  # fmt: skip
     assert "12 sentences" in shown and "300 sentences" in shown
     for words in ("BLEU of lower-cased text", "worst, chrF2++", "best, chrF2++", "length of the"):
         assert shown.count(words) == 2, words
     assert shown.count("no significant difference on this test set") == 10
     assert "step 20, beam 1, alpha 0.6" in shown
+    assert shown.count("expected calibration error") == 2
     several = said(
         "eval.py", undisturbed, "--references", valid[1], valid[1], "--checkpoint", 20,
         "--bleu-tokenizer", "char", "--decode.beam-size", 1, "--compare", undisturbed,

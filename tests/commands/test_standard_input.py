@@ -218,7 +218,7 @@ class Lines(io.BufferedReader):
 def test_translations_that_are_truncated_are_counted_and_told_of_once(
     monkeypatch, recwarn, small_model, random_params
 ):
-    def cut_the_long(translator, requests, count, aligned):
+    def cut_the_long(translator, requests, *_):
         return [[Answer("x", truncated="long" in one.text or None)] for one in requests]
 
     monkeypatch.setattr("transformer.decoding.answers.translated", cut_the_long)

@@ -81,6 +81,7 @@ def test_derived_fields_have_no_flag_and_a_config_file_sets_vocabulary_sizes_alo
         "model.source_vocab_size", "model.target_vocab_size", "model.classes", "model.accelerator",
         "data.vocabulary", "train.origin",
         "decode.length_ratio", "decode.longest_target", "decode.copy_without_letters",
+        "decode.restore_case",
     ]  # fmt: skip
     assert not any(setting_flag(name, 1) for name in derived)
     sizes = "source_vocab_size=9, target_vocab_size=9"

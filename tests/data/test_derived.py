@@ -86,7 +86,24 @@ def test_training_pairs_say_whether_a_text_without_letters_is_its_translation(
     pairs = encoded(CONFIG.data, TOKENIZERS, [*with_letters, *texts, *with_letters, ("", "a")])
     assert copies_without_letters(TOKENIZERS, pairs) is copies
     derived = {"length_ratio": 17.0, "longest_target": 101, "copy_without_letters": copies}
+    derived["restore_case"] = True
     assert with_derived(CONFIG, TOKENIZERS, pairs).decode == DecodeConfig(**derived)
+
+
+@pytest.mark.parametrize(
+    ("capitals", "settings", "restores"),
+    [
+        (0, {}, True), (1, {}, True), (2, {}, False),
+        (0, {"upper_case": 0.1}, False), (0, {"lowercase": True}, False),
+    ],
+)  # fmt: skip
+def test_case_is_restored_unless_the_training_text_has_capitals(capitals, settings, restores):
+    pairs = [("ab cd", "e")] * (150 - capitals) + [("AB CD", "E")] * capitals
+    config = replace(CONFIG, data=replace(CONFIG.data, **settings))
+    tokenizer = train_tokenizer(["ab cd e", "AB CD E"], "char", 20)
+    both = Tokenizers(tokenizer, tokenizer)
+    decode = with_derived(config, both, encoded(config.data, both, pairs)).decode
+    assert decode.restore_case is restores
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from transformer.data.augmentation import KINDS
 from transformer.data.perturbation import (
     kept_symbols,
     perturbed,
-    with_changes,
+    with_cases,
     without_accents,
 )
 
@@ -87,14 +87,11 @@ def test_pairs_are_merged_if_their_tags_are_the_same():
     assert change("merged", "走。", "Go.", following=("来。", "Come.")) == ("走。来。", "Go. Come.")
 
 
-def test_a_stream_has_its_shares_changed():
+def test_a_stream_has_its_shares_in_another_case():
     pairs = [(f"number {n} is here", f"nummer {n} ist hier") for n in range(2_000)]
-    assert list(with_changes(DataConfig(), pairs)) == pairs
-    found = list(with_changes(DataConfig(upper_case=0.2, merged=0.3), pairs))
+    assert list(with_cases(DataConfig(typos=0.5, merged=0.3), pairs)) == pairs
+    found = list(with_cases(DataConfig(upper_case=0.2, title_case=0.3), pairs))
     assert len(found) == len(pairs)
-    upper = sum(source.isupper() for source, _ in found)
-    merged = [number for number, (source, _) in enumerate(found) if source.count("number") == 2]
-    assert abs(upper - 400) < 80 and abs(len(merged) - 600) < 90
-    for number in merged:
-        assert found[number][1] == f"{pairs[number][1]} {pairs[number + 1][1]}"
-    assert list(with_changes(DataConfig(merged=0.9), [("one", "eins")])) == [("one", "eins")]
+    upper = sum(source.isupper() and target.isupper() for source, target in found)
+    title = sum(source.istitle() and target.istitle() for source, target in found)
+    assert abs(upper - 400) < 80 and abs(title - 600) < 90

@@ -204,3 +204,22 @@ def test_a_long_line_without_letters_is_copied_whole(found, pieces, recwarn):
     [row] = pieces.encode(["we see"])
     [[one]] = found([row], ["-" * 99], copy_without_letters=True, max_source_length=9)
     assert one.text == "-" * 99 and not recwarn.list
+
+
+def test_a_line_in_capitals_is_read_in_the_usual_case_and_translated_into_capitals(
+    found, pieces, monkeypatch
+):
+    [row] = pieces.encode(["we see"])
+    read = []
+    monkeypatch.setattr(
+        "transformer.decoding.translator.with_case_restored",
+        lambda tokenizer, text: read.append(text) or text.lower(),
+    )
+    texts = ["THE CAT SLEEPS", "the cat\n A DOG SEES\t", "CAT", "The CAT sleeps"]
+    answers = found([[*row, EOS]], texts, restore_case=True)
+    assert read == ["THE CAT SLEEPS", " A DOG SEES\t"]
+    assert [one.text for [one] in answers] == ["WE SEE", "we see\n WE SEE\t", "we see", "we see"]
+    assert answers[0][0].tokens == (*row, EOS)
+    assert [one.text for [one] in found([[*row, EOS]], texts[:1])] == ["we see"]
+    [[told]] = found([[*row, EOS]], texts[:1], prefixes=["we"], restore_case=True)
+    assert told.text == "we see" and len(read) == 2

@@ -59,6 +59,8 @@ def test_a_sentence_is_typed_and_its_translation_read(browser, client, models, s
         page.click("#go")
         assert page.inner_text("[data-role=translation]") == expected
         assert page.locator("tr").count() == 1 + 4
+        assert page.locator(".sure").count() == len(expected.split())
+        assert page.get_attribute(".sure >> nth=0", "title").startswith("confidence ")
         page.hover(".words button >> nth=0")
         assert "%" in page.inner_text(".reading")
         assert nothing_sticks_out(page)

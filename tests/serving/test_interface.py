@@ -16,6 +16,7 @@ from transformer.config import GenerateConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
+from transformer.decoding.confidence import mean_confidence, words_with_confidence
 from transformer.decoding.fill_mask import classify, fill_mask
 from transformer.decoding.generator import continuations, make_generator
 from transformer.decoding.translator import Hypothesis, hypotheses, make_translator, translate
@@ -197,7 +198,8 @@ def test_any_spelling_of_a_language_finds_its_run(client):
 
 
 def test_the_page_is_told_all_of_a_translation(client, translator):
-    asked = {"run": "translator", "text": SENTENCES[0], "nbest": 3, "attention": True}
+    wanted = {"nbest": 3, "attention": True, "confidence": True}
+    asked = {"run": "translator", "text": SENTENCES[0]} | wanted
     _, found = client.post("/answer", asked)
     [answer] = found["answers"]
     [expected] = hypotheses(translator, SENTENCES[:1], 3)
@@ -207,6 +209,9 @@ def test_the_page_is_told_all_of_a_translation(client, translator):
     assert answer["attention"][0]["target"] == part.target == expected[0].text.split()
     assert answer["attention"][0]["source"] == SENTENCES[0].split()
     assert answer["attention"][0]["weights"] == part.weights.round(3).tolist()
+    [words] = words_with_confidence(translator, SENTENCES[:1], [expected[0].tokens])
+    assert answer["words"] == [[word, round(chance, 4)] for word, chance in words]
+    assert answer["confidence"] == pytest.approx(mean_confidence(words), abs=1e-4)
 
 
 def test_the_other_kinds_answer_as_their_functions_do(client, models):

@@ -30,6 +30,7 @@ def write_report(path, model):
         "test_set": NASTY, "languages": "en to de", "sentences": len(PAIRS),
         "scores": [dataclasses.asdict(one) for one in scores],
         "losses": [{"name": "nats/token", "value": 1.5, "interval": None}],
+        "confidence": {"temperature": 0.7, "groups": [(0.5, 0.8, 1_234, 0.256)]},
     }  # fmt: skip
     result = (TestSet(NASTY, "nasty", PAIRS), record, outputs)
     data = ReportData(

@@ -74,6 +74,7 @@ def test_scores_and_costs_are_shown(page):
     assert "core-hours 0.005 (a processor)" in shown  # 9 seconds of 2 cores
     assert "5e-05 kWh, assuming 10 W for a core; not measured" in shown
     assert "11 of 12 translations are the reference word for word" in shown
+    assert "0.50 to 0.80" in shown and "1,234" in shown and "25.6 %" in shown
 
 
 def test_the_maps_are_those_of_the_sentences(page, models):

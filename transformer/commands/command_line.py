@@ -130,6 +130,9 @@ class EvalCommand:
     perturb: tuple[Perturbation, ...] = ()
     """Ways to change the test set: it is also scored in upper case, say, as data augmentation
     (data.upper_case) changes training pairs; a table shows all scores side by side."""
+    confidence: bool = False
+    """Also print how many words of each confidence are not in the reference. With --split
+    validation, the confidence is fitted first, and kept in the run."""
     compare: str = ""
     """Another run, or RUN:CHECKPOINT, to compare with on the same test set: print which one is
     better, and whether the difference is significant; "": none."""
@@ -167,6 +170,9 @@ class TranslateCommand:
     alignments: bool = False
     """Also print for each word of a translation the source word that it comes from, such as 0-0 1-2
     (Pharaoh format)."""
+    confidence: bool = False
+    """With --output json: also write how sure the model is of each word, and of the translation
+    ("words", "confidence"), from 0 to 1; eval.py --split validation --confidence fits it."""
     score: bool = False
     """Print log-probabilities of translations that are given in the input, instead of searching."""
     input: Literal["text", "tsv", "json", Format] = "text"
@@ -402,6 +408,11 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
         raise UserError("--keep-numbers is for documents: add --input, such as --input paragraphs")
     if command.score and command.input == "text":
         raise UserError("--score needs translations in the input: add --input tsv or --input json")
+    if command.confidence and (command.score or command.output != "json"):
+        raise UserError(
+            "--confidence is for translations as JSON: "
+            + ("remove --score" if command.score else "add --output json")
+        )
     if command.score and nbest > 1:
         raise UserError("--score does not search for translations: remove --nbest")
     return command, config
@@ -412,6 +423,7 @@ def _check_document(command: TranslateCommand) -> None:
     options = {
         "--nbest": command.nbest > 1,
         "--alignments": command.alignments,
+        "--confidence": command.confidence,
         "--score": command.score,
         "--output json": command.output == "json",
         "--on-error skip": command.on_error == "skip",

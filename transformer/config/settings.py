@@ -472,9 +472,14 @@ class DecodeConfig:
     copy_without_letters: Derived[bool] = False
     """Copy a line without a letter, such as a number or a timestamp, instead of translating it: on
     unless the training pairs translate such lines otherwise."""
+    restore_case: Derived[bool] = False
+    """Translate a line in capitals by reading it in the case of the training text, and write its
+    translation in capitals: on unless 1 % of the training sources are in capitals."""
 
 
-DERIVED_FROM_PAIRS = ("length_ratio", "longest_target", "copy_without_letters")
+DERIVED_FROM_PAIRS = (
+    "length_ratio", "longest_target", "copy_without_letters", "restore_case",
+)  # fmt: skip
 """The derived fields of `decode`, which follow from the training pairs."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from transformer.config import Config
+from transformer.data.capitals import in_capitals
 from transformer.data.storage import slices
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import has_letters
@@ -21,7 +22,10 @@ TENTHS = 10
 """A ratio of lengths is rounded up to tenths."""
 
 ENOUGH = 10_000
-"""Pairs without letters that are examined, the first of the corpus."""
+"""Pairs without letters, and pairs, that are examined: the first of the corpus."""
+
+KNOWN = 0.01
+"""The share of the training sources in capitals from which on a model is left to know capitals."""
 
 
 def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> Config:
@@ -32,6 +36,7 @@ def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> C
         length_ratio=ratio,
         longest_target=longest,
         copy_without_letters=copies_without_letters(tokenizers, pairs),
+        restore_case=not (config.data.lowercase or knows_capitals(config, tokenizers, pairs)),
     )
     return replace(config, decode=decode)
 
@@ -58,6 +63,16 @@ def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
         examined += len(numbers)
         copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(*texts))
     return 2 * copied >= examined
+
+
+def knows_capitals(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
+    """Whether a share of the training sources is in capitals, by data augmentation or as they are
+    (of the first ones of the corpus)."""
+    numbers = range(min(len(pairs), ENOUGH))
+    texts = tokenizers.source.decode([pairs.source[number] for number in numbers])
+    untagged = [tokenizers.source.split_tag(text)[1] for text in texts]
+    found = sum(map(in_capitals, untagged)) / max(1, len(texts))
+    return max(found, config.data.upper_case) >= KNOWN
 
 
 def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:

@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
 from random import Random
 
 from transformer.config import DataConfig
@@ -15,6 +14,9 @@ Texts = tuple[str, ...]
 TYPO_RATE = 0.1
 """Share of the words of at least four letters that get a typo. A text with such words has one at
 least."""
+
+CASES: tuple[Perturbation, ...] = ("upper_case", "title_case")
+"""Changes that bring pieces which other text does not have."""
 
 NOTHING = re.compile("((?!))")
 
@@ -29,16 +31,16 @@ def kept_symbols(symbols: Sequence[str]) -> re.Pattern:
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})") if symbols else NOTHING
 
 
-def with_changes(data: DataConfig, pairs: Iterable[Texts]) -> Iterator[Texts]:
-    """The pairs of a stream, with the shares of `data` changed: a vocabulary that is trained on
-    them has pieces of text in upper case, say."""
-    kept, random, chances = kept_symbols(data.symbols), Random(0), data.changed
+def with_cases(data: DataConfig, pairs: Iterable[Texts]) -> Iterator[Texts]:
+    """The pairs of a stream, with the shares of `data` in another case, so that a vocabulary which
+    is trained on them has pieces of text in capitals."""
+    kept, random = kept_symbols(data.symbols), Random(0)
+    chances = {kind: data.changed.get(kind, 0.0) for kind in CASES}
     kinds = [*chances, None]
-    weights = [*chances.values(), max(0.0, 1 - sum(chances.values()))]
-    for pair, following in pairwise(chain(pairs, [()])):
+    weights = [*chances.values(), 1 - sum(chances.values())]
+    for pair in pairs:
         [kind] = random.choices(kinds, weights)
-        is_last = kind == "merged" and not following
-        yield perturbed(kind, pair, following, random, kept) if kind and not is_last else pair
+        yield perturbed(kind, pair, (), random, kept) if kind else pair
 
 
 def perturbed(

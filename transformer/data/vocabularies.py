@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from transformer.config import DataConfig
 from transformer.data.corpus import read_pairs
-from transformer.data.perturbation import with_changes
+from transformer.data.perturbation import with_cases
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tokenizer import (
@@ -158,7 +158,7 @@ def _train(data: DataConfig, sides: tuple[str, ...], log: Log) -> Tokenizer:
     if len(data.sides) == 2:
         pairs = _without_long_words(pairs, LONGEST_PIECE * data.max_length, log)
     if data.changed:
-        pairs = with_changes(data, pairs)
+        pairs = with_cases(data, pairs)
     rule = "identity" if "target" in sides else data.normalisation
     options = replace(data, normalisation=rule, targets=data.targets * ("source" in sides))
     normalise = normaliser(data.normalisation) if len(sides) == 2 else str

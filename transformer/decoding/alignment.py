@@ -91,6 +91,16 @@ def _by_part(
 ) -> Iterator[tuple[Part, list[int], Float[np.ndarray, "T S"] | None]]:
     """Each part of the sentences, the tokens of its translation without EOS, and the attention
     between them, if both have tokens."""
+    parts, targets = parts_with_targets(translator, sentences, found)
+    tables = _read(translator, parts, targets)
+    for number, (part, target) in enumerate(zip(parts, targets)):
+        yield part, [token for token in target if token != EOS], tables.get(number)
+
+
+def parts_with_targets(
+    translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
+) -> tuple[list[Part], list[list[int]]]:
+    """The parts of the sentences, and the tokens of the translation of each, with EOS."""
     rest = [list(tokens) for tokens in found]
     parts, targets = split(translator, sentences), []
     for part in parts:
@@ -98,9 +108,7 @@ def _by_part(
         end = tokens.index(EOS) + 1 if EOS in tokens else len(tokens)
         targets.append(tokens[:end])
         del tokens[:end]
-    tables = _read(translator, parts, targets)
-    for number, (part, target) in enumerate(zip(parts, targets)):
-        yield part, [token for token in target if token != EOS], tables.get(number)
+    return parts, targets
 
 
 def _read(
@@ -128,6 +136,8 @@ def _by_word(
     source_side, target_side = translator.tokenizers
     whole = [*part.source, *part.rest][part.repeated :]
     source, written = _words(source_side, whole), _words(target_side, target)
+    if part.capitals:
+        source, written = (list(map(str.upper, words)) for words in (source, written))
     weights = np.zeros((len(written), len(source)))
     if attention is not None and weights.size:
         pieces = source_side.pieces(part.source[part.repeated :]), target_side.pieces(target)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from transformer.data.tags import target_tag, with_tag
 from transformer.decoding.alignment import alignments, pharaoh
+from transformer.decoding.confidence import mean_confidence, words_with_confidence
 from transformer.decoding.lines import one_line
 from transformer.decoding.requests import Answer, Request
 from transformer.decoding.scoring import score_pairs
@@ -12,14 +13,22 @@ from transformer.model.batch import EOS
 
 
 def translated(
-    translator: Translator, requests: Sequence[Request], count: int, aligned: bool
+    translator: Translator,
+    requests: Sequence[Request],
+    count: int,
+    aligned: bool,
+    with_confidence: bool = False,
 ) -> list[list[Answer]]:
     """The `count` best translations of each request, best first."""
     texts = tagged_texts(translator, requests)
     prefixes = [request.prefix for request in requests]
     found = hypotheses(translator, texts, count, prefixes if any(prefixes) else None)
     sources = [text for text, of_one in zip(texts, found) for _ in of_one]
-    links = _links(translator, sources, [o.tokens for of_one in found for o in of_one], aligned)
+    tokens = [one.tokens for of_one in found for one in of_one]
+    links = _links(translator, sources, tokens, aligned)
+    words = iter([None] * len(sources))
+    if with_confidence:
+        words = iter(words_with_confidence(translator, sources, tokens))
     return [
         [
             Answer(
@@ -28,6 +37,8 @@ def translated(
                 log_prob=one.log_prob,
                 tokens=_pieces(translator, one.tokens),
                 alignment=next(links),
+                confidence=None if (known := next(words)) is None else mean_confidence(known),
+                words=known,
                 truncated=one.truncated or None,
             )
             for one in of_one

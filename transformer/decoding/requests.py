@@ -37,6 +37,9 @@ class Answer:
     tokens: Sequence[str] | None = None
     log_probs: Sequence[float] | None = None
     alignment: str | None = None
+    confidence: float | None = None
+    words: Sequence[tuple[str, float]] | None = None
+    """The words of the translation with the confidence of each."""
     truncated: bool | None = None
     """True if it reached its longest length without EOS; otherwise None."""
 
@@ -46,6 +49,8 @@ class Answer:
         for name, value in known.items():
             if isinstance(value, float):
                 known[name] = round(value, 6) if isfinite(value) else None
+        if self.words is not None:
+            known["words"] = [[word, round(confidence, 4)] for word, confidence in self.words]
         if self.log_probs is not None:
             known["log_probs"] = [round(n, 6) for n in self.log_probs]
         return known

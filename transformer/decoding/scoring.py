@@ -34,18 +34,21 @@ def log_probabilities(
 
 
 def token_log_probabilities(
-    ensemble: Ensemble, source: Int[np.ndarray, "B S"], target: Int[np.ndarray, "B T"]
+    ensemble: Ensemble,
+    source: Int[np.ndarray, "B S"],
+    target: Int[np.ndarray, "B T"],
+    temperature: float = 1.0,
 ) -> Float[np.ndarray, "B T"]:
     """Natural log-probability of each token of the targets, EOS included, given its source and the
-    tokens before it; 0 at PAD."""
-    found = _token_log_probs(ensemble.models, ensemble.params, source, target)
+    tokens before it; 0 at PAD. The logits are divided by the temperature."""
+    found = _token_log_probs(ensemble.models, ensemble.params, source, target, temperature)
     return np.asarray(found)
 
 
 @partial(jax.jit, static_argnums=0)
-def _token_log_probs(models, params, source, target) -> Float[Array, "B T"]:
+def _token_log_probs(models, params, source, target, temperature) -> Float[Array, "B T"]:
     batch = Batch(source, shifted(target), target)
-    each = [token_log_probs(*member, batch)[0] for member in zip(models, params)]
+    each = [token_log_probs(*member, batch, temperature)[0] for member in zip(models, params)]
     mean = jax.nn.logsumexp(jnp.stack(each), axis=0) - jnp.log(len(each))
     return jnp.where(target == PAD, 0, mean)
 

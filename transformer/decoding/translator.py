@@ -16,8 +16,9 @@ from jax import Array
 from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.data.capitals import in_capitals, with_case_restored
 from transformer.data.tags import read_source
-from transformer.data.tokenizer import Tokenizer, has_letters
+from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
     LONGEST,
@@ -71,6 +72,8 @@ class Translator:
     tokenizers: Tokenizers
     glossary: Glossary | None = None
     """Terms that translations must have."""
+    temperature: float = 1.0
+    """By which logits are divided for the confidence of words."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class Part(NamedTuple):
     line      the text as it was typed, with what stands around it
     repeated  tokens before those of the text: the target tag of an earlier line or sentence
     terms     that the translation must have
+    capitals  whether it was typed in capitals, and is translated into capitals
     """
 
     number: int
@@ -114,6 +118,7 @@ class Part(NamedTuple):
     line: Line
     repeated: int
     terms: list[Term]
+    capitals: bool
 
 
 def make_translator(config: Config, params: Params, tokenizers: Tokenizers) -> Translator:
@@ -219,6 +224,8 @@ def _joined(
 def _texts(translator: Translator, part: Part, rows: Sequence[Sequence[int]]) -> list[str]:
     """The texts of tokens, on one line each, beginning with the prefix as it was typed."""
     texts = [one_line(text) for text in translator.tokenizers.target.decode(rows)]
+    if part.capitals:
+        return list(map(str.upper, texts))
     if not part.typed:
         return texts
     [known] = translator.tokenizers.target.decode([part.prefix])
@@ -235,10 +242,13 @@ def split(
     copies, glossary = translator.settings.copy_without_letters, translator.glossary
     parts: list[Part] = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
-    lines = [_tagged_lines(source, text) for text in sentences]
+    lines = [
+        _tagged_lines(translator, text, restores=not prefix)
+        for text, (prefix, _) in zip(sentences, beginnings)
+    ]
     encoded = iter(source.encode([tag + line for of_text in lines for tag, line, *_ in of_text]))
     for number, (of_text, beginning) in enumerate(zip(lines, beginnings)):
-        for (tag, line, separator, repeated), ids in zip(of_text, encoded):
+        for (tag, line, separator, repeated, capitals), ids in zip(of_text, encoded):
             cut = [line] if len(ids) <= longest else split_sentences(line)
             rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
             for place, (text, row) in enumerate(zip(cut, rows), start=1):
@@ -259,6 +269,7 @@ def split(
                         line=typed_line._replace(before="") if typed else typed_line,
                         repeated=int(repeated if place == 1 else bool(tag)),
                         terms=glossary.terms(text) if glossary and not is_copied else [],
+                        capitals=capitals,
                     )
                 )
     return parts
@@ -274,18 +285,24 @@ def _warn_of_cut(translator: Translator, row: list[int], longest: int, text: str
     )
 
 
-def _tagged_lines(source: Tokenizer, text: str) -> list[tuple[str, str, str, bool]]:
+def _tagged_lines(
+    translator: Translator, text: str, restores: bool
+) -> list[tuple[str, str, str, bool, bool]]:
     """For each line of a text its target tag, or that of an earlier line; its text; the separator
-    after it; and whether the tag is that of an earlier line."""
-    lines, tag = [], ""
+    after it; whether the tag is that of an earlier line; and whether the line is in capitals, in
+    place of which the text has the usual case, where case is restored."""
+    source, lines, tag = translator.tokenizers.source, [], ""
+    restores &= translator.settings.restore_case
     for line, separator in split_lines(text) or [("", "")]:
         own, _ = source.split_tag(line)
         tag = own or tag
         if line.strip():
             _, rest = read_source(source, line if own else tag + line)
             line = rest.lstrip() if own else line
+        capitals = restores and in_capitals(line)
+        line = with_case_restored(source, line) if capitals else line
         used = tag if line.strip() else ""
-        lines.append((used, line, separator, bool(used) and not own))
+        lines.append((used, line, separator, bool(used) and not own, capitals))
     return lines
 
 

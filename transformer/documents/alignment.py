@@ -62,7 +62,7 @@ def spans(text: str, pieces: Sequence[str]) -> list[Span]:
         if visible:
             end = place + slack + len(visible)
             start = text.find(visible, place, end)
-            start = start if start >= 0 else lowered.find(visible, place, end)
+            start = start if start >= 0 else lowered.find(visible.lower(), place, end)
         # An unknown piece may be any number of characters.
         slack = SLACK if start >= 0 else slack + SLACK + len(text) * (piece == UNKNOWN)
         place = start + len(visible) if start >= 0 else place

@@ -135,6 +135,7 @@ def ours(model: Run, sources: list[str], beam: int, limit: int) -> Side:
             no_repeat_ngram=0,
             repetition_penalty=1.0,
             copy_without_letters=False,
+            restore_case=False,
             dtype="float32",
         ),
     )

@@ -107,15 +107,16 @@ def predict(
 
 
 def token_log_probs(
-    config: ModelConfig, params: Params, batch: Batch
+    config: ModelConfig, params: Params, batch: Batch, temperature: float | Array = 1.0
 ) -> tuple[Float[Array, "B T"], Bool[Array, "B T"]]:
-    """The log-probability of each token of `batch.target_out`, and whether none is likelier. Values
-    at PAD mean nothing. Logits of all positions never exist together."""
+    """The log-probability of each token of `batch.target_out`, and whether none is likelier. Logits
+    are divided by `temperature`. Values at PAD mean nothing. Logits of all positions never exist
+    together."""
     x, output = output_states(config, params, batch), output_layer(params)
 
     def at_position(column):
         x, tokens = column
-        scores = logits(output, x[:, None])[:, 0]
+        scores = logits(output, x[:, None])[:, 0] / temperature
         chosen = jnp.take_along_axis(scores, tokens[:, None], 1)[:, 0]
         return chosen - jax.nn.logsumexp(scores, -1), chosen == scores.max(-1)
 

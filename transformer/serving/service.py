@@ -17,6 +17,11 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import word_attention
 from transformer.decoding.batches import LENGTHS, longest_text, round_up
+from transformer.decoding.confidence import (
+    load_temperature,
+    mean_confidence,
+    words_with_confidence,
+)
 from transformer.decoding.fill_mask import classify, fill_mask, with_masks
 from transformer.decoding.generator import Continuation, Generator, continuations, make_generator
 from transformer.decoding.glossary import Glossary
@@ -51,12 +56,13 @@ class TranslatorOptions:
 
     nbest: Positive = 1
     attention: bool = False
+    confidence: bool = False
 
 
 Options = TranslatorOptions | GenerateConfig
 
 OPTIONS: dict[Kind, tuple[Options, tuple[str, ...]]] = {
-    "translator": (TranslatorOptions(), ("nbest", "attention")),
+    "translator": (TranslatorOptions(), ("nbest", "attention", "confidence")),
     "language model": (
         GenerateConfig(max_tokens=50),
         ("samples", "temperature", "top_k", "top_p", "seed", "max_tokens"),
@@ -77,6 +83,7 @@ class ModelService:
     params: Params
     tokenizers: Tokenizers
     glossary: Glossary | None = None
+    temperature: float = 1.0
 
     @property
     def kind(self) -> Kind:
@@ -90,7 +97,7 @@ class ModelService:
     def translator(self) -> Translator:
         """How a translator searches."""
         translator = make_translator(self.config, self.params, self.tokenizers)
-        return replace(translator, glossary=self.glossary)
+        return replace(translator, glossary=self.glossary, temperature=self.temperature)
 
     @cached_property
     def generator(self) -> Generator:
@@ -145,7 +152,8 @@ class ModelService:
         """Options that the page sets to more than their defaults."""
         if self.kind != "translator":
             return {}
-        return {"nbest": min(PAGE_NBEST, self.config.decode.beam_size), "attention": True}
+        nbest = min(PAGE_NBEST, self.config.decode.beam_size)
+        return {"nbest": nbest, "attention": True, "confidence": True}
 
     def options(self, values: Mapping[str, Any]) -> Options:
         """The default options with these values. Raises UserError for a wrong name or value."""
@@ -232,12 +240,13 @@ class ModelService:
 def load_service(name: str, glossary: str = "") -> ModelService:
     """The service of RUN or RUN:CHECKPOINT; a translator has the glossary. Raises UserError if it
     has no weights."""
-    run = load_run(*member(name))
+    folder, checkpoint = member(name)
+    run = load_run(folder, checkpoint)
     service = ModelService(name, run.config, run.label, run.params, run.tokenizers)
     if service.kind != "translator":
         return service
     terms = load_glossary(glossary, run.tokenizers.target, run.config.decode)
-    return replace(service, glossary=terms)
+    return replace(service, glossary=terms, temperature=load_temperature(folder))
 
 
 def text_of_length(tokenizer: Tokenizer, tokens: int) -> str:
@@ -266,6 +275,11 @@ def _translations(
     if options.nbest > 1:
         for answer, best in zip(answers, found):
             answer["nbest"] = [_with_scores(one, "score", "log_prob") for one in best]
+    if options.confidence:
+        known = words_with_confidence(translator, texts, [best.tokens for best, *_ in found])
+        for answer, words in zip(answers, known):
+            answer["confidence"] = round(mean_confidence(words), 4)
+            answer["words"] = [[word, round(confidence, 4)] for word, confidence in words]
     if options.attention:
         attention = word_attention(translator, texts, [best.tokens for best, *_ in found])
         for answer, parts in zip(answers, attention):

@@ -93,8 +93,12 @@ function cell(inside) {
 function drawTranslations(answers) {
   return answers.map((answer) => {
     const card = element("div", "card");
-    const best = card.appendChild(element("p", "best", answer.translation || "\u00a0"));
+    const best = card.appendChild(element("p", "best"));
+    best.append(...shaded(answer.translation || "\u00a0", answer.words || []));
     best.dataset.role = "translation";
+    if (answer.words && answer.words.length) {
+      card.append(element("div", "quiet", `confidence ${percent(answer.confidence)}; less certain words are shaded`));
+    }
     if (answer.nbest && answer.nbest.length > 1) {
       card.append(element("h3", "", "Best translations"));
       card.append(table(["score", "log-probability", "translation"], answer.nbest.map((one) => [one.score, one.log_prob, one.text])));
@@ -104,6 +108,22 @@ function drawTranslations(answers) {
     parts.forEach((part) => card.append(drawWords(part)));
     return card;
   });
+}
+
+/** The text in parts: words behind a shade that is darker where the model is less certain. */
+function shaded(text, words) {
+  const parts = [];
+  let place = 0;
+  for (const [word, confidence] of words) {
+    const start = text.indexOf(word, place);
+    if (start < 0) continue;
+    const mark = element("span", "sure", word);
+    mark.style.setProperty("--doubt", `${(100 * (1 - confidence)).toFixed(0)}%`);
+    mark.title = `confidence ${percent(confidence)}`;
+    parts.push(text.slice(place, start), mark);
+    place = start + word.length;
+  }
+  return [...parts, text.slice(place)];
 }
 
 function drawContinuations([answer]) {

@@ -1,0 +1,68 @@
+"""Lines in capitals: read in the case that the model knows, and translated into capitals.
+
+To a model, GATE and gate are different words, and few training texts have capitals. So each word of
+such a line is given the case in which the vocabulary needs the fewest pieces for it, and among
+those the likeliest: it is made from training text. No list of words is needed.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.model.batch import UNK
+
+WORD = re.compile(r"[^\W\d_]+")
+
+BEGINNING = re.compile(r"(?:^|(?<=[.!?\u2026]\s))[^\w]*$")
+"""What stands before the first word of a sentence."""
+
+MARGIN = 2.0
+"""By how much the score of a form with a capital must be higher than that of the one without: the
+first words of sentences have capitals too."""
+
+FEWEST_WORDS = 2
+"""Words of a line in capitals; one alone may be an acronym."""
+
+
+def in_capitals(text: str) -> bool:
+    """Whether all letters of a line are capitals, and it has two words of them at least."""
+    return text.isupper() and sum(len(word) > 1 for word in WORD.findall(text)) >= FEWEST_WORDS
+
+
+def with_case_restored(tokenizer: Tokenizer, text: str) -> str:
+    """A line in capitals in the case that the vocabulary is best at; sentences begin with a
+    capital."""
+    return "".join(_parts(tokenizer, text))
+
+
+def _parts(tokenizer: Tokenizer, text: str) -> Iterator[str]:
+    place = 0
+    for match in WORD.finditer(text):
+        yield text[place : match.start()]
+        is_first = bool(BEGINNING.search(text[: match.start()]))
+        yield _likeliest(tokenizer, match[0], is_first)
+        place = match.end()
+    yield text[place:]
+
+
+@lru_cache(maxsize=10_000)
+def _likeliest(tokenizer: Tokenizer, word: str, is_first: bool) -> str:
+    """The best form of a word in capitals; SS may stand for \u00df."""
+    lowered = dict.fromkeys((word.lower(), word.lower().replace("ss", "\u00df")))
+    forms = [] if is_first else [*lowered]
+    forms += [*(form[:1].upper() + form[1:] for form in lowered), word]
+    rows, scores = tokenizer.encode(forms), _scores(tokenizer)
+
+    def cost(number: int) -> tuple[int, int, float]:
+        row, margin = rows[number], MARGIN * (forms[number] in lowered)
+        return row.count(UNK), len(row), -sum(scores[token] for token in row) - margin
+
+    return forms[min(range(len(forms)), key=cost)]
+
+
+@lru_cache(maxsize=4)
+def _scores(tokenizer: Tokenizer) -> list[float]:
+    """The score of each token, 0 for special ones."""
+    scores = tokenizer.scores()
+    return [scores.get(piece, 0.0) for piece in tokenizer.pieces(range(tokenizer.vocab_size))]
