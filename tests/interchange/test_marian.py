@@ -13,7 +13,7 @@ from marian_models import ODD, SHAPES
 torch = pytest.importorskip("torch", reason="torch is in the extra `oracles`")
 transformers = pytest.importorskip("transformers", reason="it is in the extra `oracles`")
 
-from transformer.config import DataConfig
+from transformer.config import Config, DataConfig, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers, load_tokenizers, save_tokenizers
 from transformer.decoding.translator import hypotheses, make_translator
@@ -278,3 +278,26 @@ def test_settings_that_it_cannot_have_are_refused(marian_folder, tmp_path):
         with pytest.raises(Exception, match=word):
             write_marian(tmp_path, other, "")
     assert not list(tmp_path.iterdir())
+
+
+def test_target_tags_of_ours_are_those_of_their_tokenizer(
+    pairs, small_model, random_params, tmp_path
+):
+    data = DataConfig(target="de", targets=("de", "zh_Hant"))
+    texts = [f">>{target}<< {text}" for target in data.targets for text, _ in pairs]
+    tokenizer = train_tokenizer(texts, "unigram", 200, data)
+    size = tokenizer.vocab_size
+    model = small_model(source_vocab_size=size, target_vocab_size=size, norm="post")
+    decode = DecodeConfig(normalisation="length", alpha=1.0)
+    both = Tokenizers(tokenizer, tokenizer)
+    run = Run(Config(model, data, decode=decode), random_params(model), both)
+    write_marian(tmp_path, run, "a card")
+    asked = [*texts[:9], *texts[-9:], ">>de<<the dog"]
+    assert tokenizer_of(tmp_path)(asked)["input_ids"] == tokenizer.rows(asked)
+    back = read_marian(tmp_path).tokenizers.source
+    assert back.tags == tokenizer.tags == (">>de<<", ">>zh_Hant<<")
+    ours = [tokenizer.pieces(row) for row in tokenizer.rows(asked)]
+    theirs = [back.pieces(row) for row in back.rows(asked)]
+    assert [[piece.lstrip("\u2581") for piece in row] for row in ours] == [
+        [piece.lstrip("\u2581") for piece in row] for row in theirs
+    ]
