@@ -46,6 +46,7 @@ def main(words: list[str]) -> None:
 
 def from_marian(command: convert_line.FromMarian) -> None:
     from transformer.data.tags import known_tags
+    from transformer.errors import UserError
     from transformer.interchange.marian import read_marian
     from transformer.interchange.marian_npz import is_npz, read_npz
     from transformer.interchange.model import new_output, save_run
@@ -54,6 +55,8 @@ def from_marian(command: convert_line.FromMarian) -> None:
     with new_output(command.run) as folder:
         if is_npz(command.folder):
             model = read_npz(command.folder, command.vocabularies, *languages)
+        elif command.vocabularies:
+            raise UserError("--vocabularies is for .npz files: remove it")
         else:
             model = read_marian(command.folder, *languages)
         save_run(folder, model)

@@ -6,6 +6,7 @@ it. `--compare` says which of two translators is better, `--scores` shows what h
 """
 
 import signal
+from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
@@ -24,8 +25,6 @@ def main(words: list[str]) -> None:
     command, config = parse_eval(words)
 
     # Slow imports come after the command line has been understood.
-    from dataclasses import replace
-
     from transformer.evaluation.records import side_by_side, table
 
     if command.scores:
@@ -34,7 +33,7 @@ def main(words: list[str]) -> None:
         return
 
     from transformer.decoding.translator import make_translator
-    from transformer.evaluation.scores import References, check_metrics
+    from transformer.evaluation.scores import check_metrics
     from transformer.machine import devices
     from transformer.runs.load import load_run
 
@@ -49,6 +48,10 @@ def main(words: list[str]) -> None:
     run = load_run(command.run, command.checkpoint, config)
     translator = make_translator(config, run.params, run.tokenizers) if translates else None
     other = load_other(command, config, words) if command.compare else None
+    is_own = not (command.test_files or command.sacrebleu or command.references)
+    if command.confidence and command.split == "validation" and is_own:
+        fit_confidence(command, translator, test_sets)
+    test_sets = with_perturbed(command, config.data, run.tokenizers, test_sets)
 
     if command.report:
         from transformer.viewing.report import check_sentences
@@ -58,22 +61,8 @@ def main(words: list[str]) -> None:
     # How good its translations are, and how likely the text is to it.
     results = []
     for number, test_set in enumerate(test_sets):
-        sentences, data = len(test_set.pairs), test_set.settings(config.data)
-        languages = " to ".join(getattr(data, side) for side in data.sides)
-        print("\n" * (number > 0) + f"{test_set.name}, {languages}, {sentences:,} sentences")
-        print(f"checkpoint {run.label}")
-        record = {"test_set": test_set.name, "languages": languages, "sentences": sentences}
-        record |= {"checkpoint": run.label, "decode": vars(config.decode)}
-        translations = None
-        references = References.of(data, test_set.pairs, test_set.more_references)
-        if translator:
-            translations, scored = score_translations(command, translator, references)
-            record |= scored
-        if other:
-            record |= compare_with(other, command, translations, references)
-        record["losses"] = score_likelihood(run, test_set.pairs)
-        keep(command, replace(config, data=data), test_set.stem, record, translations)
-        results.append((test_set, record, translations))
+        print("\n" * (number > 0), end="")
+        results.append(score_test_set(command, config, run, (translator, other), test_set))
     if command.perturb:
         named = [(test_set.name, record) for test_set, record, _ in results]
         print("", *side_by_side(named), sep="\n")
@@ -81,12 +70,39 @@ def main(words: list[str]) -> None:
         write_report(command, run, results)
 
 
+def score_test_set(
+    command: EvalCommand, config: Config, run, translators: tuple, test_set
+) -> tuple[Any, dict, list[str] | None]:
+    """Prints and keeps all scores of a test set; returns it, its record, and the translations of
+    the first of two translators, each of which may be None."""
+    from dataclasses import replace
+
+    from transformer.evaluation.scores import References
+
+    translator, other = translators
+    sentences, data = len(test_set.pairs), test_set.settings(config.data)
+    languages = " to ".join(getattr(data, side) for side in data.sides)
+    print(f"{test_set.name}, {languages}, {sentences:,} sentences")
+    print(f"checkpoint {run.label}")
+    record = {"test_set": test_set.name, "languages": languages, "sentences": sentences}
+    record |= {"checkpoint": run.label, "decode": vars(config.decode)}
+    translations = None
+    references = References.of(data, test_set.pairs, test_set.more_references)
+    if translator:
+        translations, scored = score_translations(command, translator, references)
+        record |= scored
+    if other:
+        record |= compare_with(other, command, translations, references)
+    record["losses"] = score_likelihood(run, test_set.pairs)
+    keep(command, replace(config, data=data), test_set.stem, record, translations)
+    return test_set, record, translations
+
+
 def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     """The test sets that the command names, or the split."""
     from transformer.data.test_sets import (
         in_files,
         of_sacrebleu,
-        perturbed_set,
         split_of,
         with_references,
     )
@@ -104,10 +120,18 @@ def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
         found = [with_references(found[0], command.references)]
     if command.perturb and len(data.sides) == 1 and not data.label_column:
         raise UserError("--perturb needs a translator or a classifier: remove it")
+    return found
+
+
+def with_perturbed(command: EvalCommand, data: DataConfig, tokenizers, test_sets: list) -> list:
+    """Each test set, and after it the same one changed in each way that the command names."""
+    from transformer.data.test_sets import perturbed_set
+
+    symbols = (*data.symbols, *tokenizers.source.tags)
     return [
         one
-        for plain in found
-        for one in (plain, *(perturbed_set(data, plain, kind) for kind in command.perturb))
+        for plain in test_sets
+        for one in (plain, *(perturbed_set(data, symbols, plain, k) for k in command.perturb))
     ]
 
 
@@ -145,34 +169,47 @@ def score_translations(command: EvalCommand, translator, references) -> tuple[li
     return translations, record | {"scores": [asdict(one) for one in scores]}
 
 
-def show_confidence(command: EvalCommand, translator, found: list, references) -> dict:
-    """Prints how many words of each confidence are not in the reference; on the validation set it
-    fits the temperature of the confidence first, and keeps it in the run."""
-    from transformer.decoding.confidence import FILE, load_temperature, split_words, word_log_probs
-    from transformer.evaluation.confidence import (
-        TEMPERATURES,
-        as_table,
-        by_confidence,
-        fit_temperature,
-        judged,
-        save_temperature,
-    )
+def fit_confidence(command: EvalCommand, translator, test_sets: list) -> None:
+    """Fits the temperature of the confidence on the validation set, and keeps it in the run."""
+    from transformer.decoding.confidence import FILE, word_log_probs
+    from transformer.decoding.translator import best_hypotheses
+    from transformer.evaluation.confidence import TEMPERATURES, fit_temperature, save_temperature
 
-    tokens, target = [one.tokens for one in found], translator.tokenizers.target
-    theirs = [*zip(*(split_words(target, texts) for texts in references.texts))]
-    fits = command.split == "validation" and not (command.test_files or command.sacrebleu)
+    sources, texts = zip(*(pair for test_set in test_sets for pair in test_set.pairs))
+    tokens = [one.tokens for one in best_hypotheses(translator, sources)]
+    judge = words_beside(translator, [texts])
     words = {
-        temperature: judged(
-            word_log_probs(translator, references.sources, tokens, temperature), theirs
-        )
-        for temperature in (TEMPERATURES if fits else [load_temperature(command.run)])
+        temperature: judge(word_log_probs(translator, sources, tokens, temperature))
+        for temperature in TEMPERATURES
     }
     best = fit_temperature(words)
-    if fits:
-        save_temperature(command.run / FILE, best, command.checkpoint)
-    kept = f"fitted, kept in {command.run / FILE}" if fits else f"of {command.run / FILE}"
-    print(f"confidence at temperature {best:g} ({kept})", *as_table(words[best]), sep="\n")
-    return {"temperature": best, "groups": by_confidence(words[best])}
+    save_temperature(command.run / FILE, best, command.checkpoint)
+    print(f"confidence: temperature {best:g} fitted, kept in {command.run / FILE}\n")
+
+
+def show_confidence(command: EvalCommand, translator, found: list, references) -> dict:
+    """Prints how many words of each confidence are not in the reference."""
+    from transformer.decoding.confidence import load_temperature, word_log_probs
+    from transformer.evaluation.confidence import as_table, by_confidence
+
+    temperature = load_temperature(command.run, command.checkpoint)
+    tokens = [one.tokens for one in found]
+    own = word_log_probs(translator, references.sources, tokens, temperature)
+    words = words_beside(translator, references.texts)(own)
+    fitted = "" if temperature != 1 else ", not fitted (--split validation --confidence fits it)"
+    print(f"temperature {temperature:g}{fitted}", *as_table(words), sep="\n")
+    return {"temperature": temperature, "groups": by_confidence(words)}
+
+
+def words_beside(translator, texts):
+    """A function that judges words of translations beside references, given as columns of text."""
+    from functools import partial
+
+    from transformer.decoding.confidence import split_words
+    from transformer.evaluation.confidence import judged
+
+    columns = [split_words(translator.tokenizers.target, column) for column in texts]
+    return partial(judged, references=[*zip(*columns)])
 
 
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:

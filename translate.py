@@ -48,7 +48,7 @@ def main(words: list[str]) -> None:
     members, tokenizers, label = load_members(command, config)
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
-    temperature = load_temperature(command.run)
+    temperature = load_temperature(command.run, command.checkpoint)
     translator = replace(translator, glossary=glossary, temperature=temperature)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",

@@ -138,6 +138,12 @@ MISTAKES = [
         f"{SMALL} --data.targets de --data.train-files two.en two.en",
         ["data.targets: no part of the name two.en is de", "two.de.en"],
     ),
+    (
+        f"{SMALL} --data.targets en --data.target en --data.train-files two.en two.en "
+        "--data.validation-files two.en two.en --data.source-tokenizer "
+        "runs/other-vocabulary/tokenizer/source.model",
+        ["data.targets: the source vocabulary has no token >>en<<"],
+    ),
     (f"{MASKED} --data.targets de", ["data.targets (de) needs an encoder and a decoder"]),
     (f"{SMALL} --data.corpus-temperature 0.5", ["data.corpus_temperature (0.5)", "at least 1"]),
     (

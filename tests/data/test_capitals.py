@@ -22,8 +22,12 @@ def test_lines_in_capitals(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "USA", "USA 2020", "A B", "Hello WORLD", "hello", "10:30", "今天 我们", "It IS SO"]
-)
+    "text",
+    [
+        "", "USA", "USA 2020", "A B", "Hello WORLD", "hello", "10:30", "今天 我们", "It IS SO",
+        "请把 USB 插入 TV", "나는 TV 를 USB", "हिन्दी TV USB", "USB TV هذا",
+    ],
+)  # fmt: skip
 def test_other_lines(text):
     assert not in_capitals(text)
 

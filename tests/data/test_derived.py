@@ -95,6 +95,7 @@ def test_training_pairs_say_whether_a_text_without_letters_is_its_translation(
     [
         (0, {}, True), (1, {}, True), (2, {}, False),
         (0, {"upper_case": 0.1}, False), (0, {"lowercase": True}, False),
+        (0, {"target": "tur"}, False), (0, {"source": "az-Latn"}, False),
     ],
 )  # fmt: skip
 def test_case_is_restored_unless_the_training_text_has_capitals(capitals, settings, restores):
@@ -104,6 +105,14 @@ def test_case_is_restored_unless_the_training_text_has_capitals(capitals, settin
     both = Tokenizers(tokenizer, tokenizer)
     decode = with_derived(config, both, encoded(config.data, both, pairs)).decode
     assert decode.restore_case is restores
+
+
+def test_tags_are_no_letters():
+    data = DataConfig(target="de", targets=("de", "fr"))
+    tokenizer = train_tokenizer([">>de<< 1.10", ">>fr<< 1,10"], "char", 40, data)
+    both = Tokenizers(tokenizer, tokenizer)
+    for pair, copies in (((">>de<< 1.10", "1,10"), False), ((">>de<< 1.10", "1.10"), True)):
+        assert copies_without_letters(both, encoded(data, both, [pair] * 9)) is copies
 
 
 @pytest.mark.parametrize(

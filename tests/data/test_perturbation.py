@@ -79,12 +79,19 @@ def test_a_pair_is_cut_where_both_sides_have_the_same_marks():
         assert change("cut", *whole) == whole
 
 
-def test_pairs_are_merged_if_their_tags_are_the_same():
-    following = (">>fr<<Yes.", "Oui.")
-    kept = kept_symbols([">>de<<", ">>fr<<"])
+def test_pairs_are_merged_if_both_have_text_and_their_tags_are_the_same():
     pair = (">>de<<No.", "Nein.")
-    assert perturbed("merged", pair, following, Random(0), kept) == pair
+    assert change("merged", *pair, following=(">>fr<<Yes.", "Oui.")) == pair
+    assert change("merged", *pair, following=(">>de<<Yes.", "")) == pair
+    assert change("merged", *pair, following=(">>de<<", "Ja.")) == pair
+    assert change("merged", *pair, following=(">>de<< Yes.", "Ja.")) == (
+        ">>de<<No. Yes.",
+        "Nein. Ja.",
+    )
     assert change("merged", "走。", "Go.", following=("来。", "Come.")) == ("走。来。", "Go. Come.")
+    named = ("<name> is here.", "<name> ist hier.")
+    both = ("<name> is here. <name> left.", "<name> ist hier. <name> ging.")
+    assert change("merged", *named, following=("<name> left.", "<name> ging.")) == both
 
 
 def test_a_stream_has_its_shares_in_another_case():

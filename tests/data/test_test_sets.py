@@ -110,7 +110,7 @@ def test_each_target_language_is_a_test_set(files):
     assert french.settings(data).target == "fr" and german.settings(data).target == "de"
     [alone] = in_files(data, ["a.en", "c.fr"])
     assert alone.pairs == french.pairs and alone.language == "fr"
-    assert perturbed_set(data, alone, "upper_case").pairs[0] == (">>fr<< ONE", "UN")
+    assert perturbed_set(data, data.symbols, alone, "upper_case").pairs[0] == (">>fr<< ONE", "UN")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_all_references_of_sacrebleus_are_read(folder, monkeypatch):
 def test_a_test_set_is_changed_with_all_its_references(kind, sources, references):
     pairs = [("a cat", "eine Katze"), ("a dog", "ein Hund")]
     plain = TestSet("news", "news", pairs, (["eine Katze", "ein Hund"],))
-    changed = perturbed_set(DataConfig(), plain, kind)
+    changed = perturbed_set(DataConfig(), (), plain, kind)
     assert (changed.name, changed.stem) == (f"news, {kind}", f"news-{kind}")
     assert changed.pairs == list(zip(sources, references))
     assert changed.more_references == (references,)
@@ -194,5 +194,5 @@ def test_a_test_set_is_changed_with_all_its_references(kind, sources, references
 
 def test_classes_of_a_changed_test_set_stay():
     data = DataConfig(label_column=2, target="")
-    changed = perturbed_set(data, TestSet("mail", "mail", [("a cat", "good")]), "upper_case")
+    changed = perturbed_set(data, (), TestSet("mail", "mail", [("a cat", "good")]), "upper_case")
     assert changed.pairs == [("A CAT", "good")] and changed.more_references == ()

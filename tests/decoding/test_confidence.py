@@ -50,9 +50,10 @@ def test_confidence_is_the_probability_at_a_temperature(found):
         [text for text, _ in words] for words in plain
     ]
     assert mean_confidence(flat[0]) < mean_confidence(plain[0]) < mean_confidence(sharper[0])
-    size = translator.tokenizers.target.vocab_size
-    pieces = [1 / size ** (math.log(chance, 1 / size)) for _, chance in flat[0]]
-    np.testing.assert_allclose([chance for _, chance in flat[0]], pieces, rtol=1e-3)
+    target = translator.tokenizers.target
+    pieces = [len(row) for row in target.encode([text for text, _ in flat[0]])]
+    expected = [target.vocab_size ** -float(count) for count in pieces]
+    np.testing.assert_allclose([chance for _, chance in flat[0]], expected, rtol=1e-3)
     assert mean_confidence([("a", 0.5), ("b", 1.0)]) == 0.75
     assert mean_confidence([]) == 1.0
 
@@ -67,11 +68,14 @@ def test_in_scripts_without_spaces_each_piece_is_a_word():
 @pytest.mark.parametrize(
     "text, value",
     [
-        (None, 1.0), ("{", 1.0), ("[]", 1.0), ('{"temperature": 0.5}', 0.5),
-        ('{"temperature": -1}', 1.0), ('{"temperature": "x"}', 1.0), ('{"temperature": NaN}', 1.0),
+        (None, 1.0), ("{", 1.0), ("[]", 1.0), ('{"temperature": 0.5, "checkpoint": "best"}', 0.5),
+        ('{"temperature": 0.5, "checkpoint": "20"}', 1.0), ('{"temperature": 0.5}', 1.0),
+        ('{"temperature": -1, "checkpoint": "best"}', 1.0),
+        ('{"temperature": "x", "checkpoint": "best"}', 1.0),
+        ('{"temperature": NaN, "checkpoint": "best"}', 1.0),
     ],
 )  # fmt: skip
 def test_what_is_not_fitted_or_damaged_is_one(tmp_path, text, value):
     if text is not None:
         (tmp_path / FILE).write_text(text)
-    assert load_temperature(tmp_path) == value
+    assert load_temperature(tmp_path, "best") == value

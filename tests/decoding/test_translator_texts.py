@@ -221,5 +221,5 @@ def test_a_line_in_capitals_is_read_in_the_usual_case_and_translated_into_capita
     assert [one.text for [one] in answers] == ["WE SEE", "we see\n WE SEE\t", "we see", "we see"]
     assert answers[0][0].tokens == (*row, EOS)
     assert [one.text for [one] in found([[*row, EOS]], texts[:1])] == ["we see"]
-    [[told]] = found([[*row, EOS]], texts[:1], prefixes=["we"], restore_case=True)
-    assert told.text == "we see" and len(read) == 2
+    [[begun]] = found([[*row, EOS]], texts[:1], prefixes=["we"], restore_case=True)
+    assert begun.text == "we SEE" and len(read) == 3

@@ -351,6 +351,7 @@ MISTAKES = [
     (["from-mariana"], ["from-mariana", "Available subcommands", "to-argos"]),
     (["from-marian", "gone", "run"], ["gone is not a folder"]),
     (["from-marian", "gone.npz", "run"], ["lacks gone.npz"]),
+    (["from-marian", "opus", "run", "--vocabularies", "a"], ["--vocabularies is for .npz files"]),
     (["from-marian", "opus", "en_de"], ["en_de exists"]),
     (["to-marian", "en_de"], ["the folder to create is missing"]),
     (["to-marian", "gone", "out"], ["gone is not a run"]),

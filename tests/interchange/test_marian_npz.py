@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from marian_toolkit import OPTIONS, SHAPES, Toolkit, as_yaml, make_arrays, write_model
 
+from transformer.config import DecodeConfig
 from transformer.decoding.translator import make_translator, translate
 from transformer.errors import UserError
 from transformer.interchange.marian_npz import is_npz, read_npz
@@ -130,7 +131,6 @@ def test_vocabularies_can_be_named_instead(toolkit):
     named = (folder / "pieces.source.yml", folder / "pieces.target.yml")
     found = read_npz(folder / "model.npz", named, "", "")
     assert found.tokenizers == expected.tokenizers
-    assert found.config.decode.normalisation == "length"
     jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
     with pytest.raises(UserError, match="name the vocabularies .* --vocabularies"):
         read_npz(folder, (), "", "")
@@ -227,6 +227,31 @@ def test_damaged_arrays_are_named(toolkit, how, message):
     write_model(folder / "model.npz", theirs.options, damaged(theirs.arrays, how))
     with pytest.raises(UserError, match=message):
         read_npz(folder, (), "", "")
+
+
+def test_a_shape_beyond_the_file_takes_no_memory(toolkit):
+    import zipfile
+
+    folder, _ = toolkit()
+    whole = zipfile.ZipFile(folder / "model.npz")
+    contents = {name: whole.read(name) for name in whole.namelist()}
+    name = "encoder_l1_ffn_W1.npy"
+    contents[name] = contents[name].replace(b"(16, 24), }      ", b"(99999999, 9999)}")
+    with zipfile.ZipFile(folder / "model.npz", "w") as changed:
+        for member, content in contents.items():
+            changed.writestr(member, content)
+    with pytest.raises(UserError, match=r"cannot read encoder_l1_ffn_W1 .* \(99999999, 9999\)"):
+        read_npz(folder, (), "", "")
+
+
+def test_without_a_search_file_it_searches_as_our_models_do(toolkit):
+    folder, _ = toolkit(vocabulary="vocab.spm")
+    (folder / "decoder.yml").unlink()
+    found = read_npz(folder, (folder / "vocab.spm",), "", "").config.decode
+    assert found == DecodeConfig(forbidden=(UNK,), max_source_length=1023)
+    (folder / "decoder.yml").write_text("vocabs: [vocab.spm]\nmodels: [model.npz]\n")
+    found = read_npz(folder, (), "", "").config.decode
+    assert (found.beam_size, found.alpha, found.normalisation) == (12, 0.0, "length")
 
 
 def test_what_is_no_model_is_refused(toolkit, tmp_path):

@@ -37,7 +37,7 @@ class FromMarian:
     target: str = ""
     """Target language, such as de; "": as in tokenizer_config.json."""
     vocabularies: tuple[Path, ...] = ()
-    """Of a .npz file: the vocabularies of source and target, or the one that both share, such as
+    """For a .npz file: the vocabularies of source and target, or the one that both share, such as
     vocab.yml (with source.spm and target.spm beside the model) or vocab.spm; by default those that
     decoder.yml names."""
 

@@ -150,27 +150,7 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if data.targets:
         yield from _problems_of_targets(data)
-    if data.corpus_temperature and data.train_weights:
-        yield (
-            f"data.corpus_temperature ({data.corpus_temperature:g}) and data.train_weights both "
-            "weight the corpora: remove one of them"
-        )
-    if 0 < data.corpus_temperature < 1:
-        yield f"data.corpus_temperature ({data.corpus_temperature:g}) must be 0 or at least 1"
-    if data.corpus_temperature and not data.train_files:
-        yield "data.corpus_temperature needs several corpora as data.train_files: remove it"
-    changed = dict(data.changed)
-    if changed and one_side and not data.label_column:
-        yield f"data.{next(iter(changed))} needs pairs of sentences or a classifier: remove it"
-    for name in ("merged", "cut"):
-        if name in changed and data.label_column:
-            yield f"data.{name} needs pairs of sentences: remove it"
-    for name in ("upper_case", "title_case"):
-        if name in changed and data.lowercase:
-            yield f"data.{name} has no effect with data.lowercase: remove one of them"
-    if sum(changed.values()) > 1:
-        listed = " + ".join(f"data.{name} ({share:g})" for name, share in changed.items())
-        yield f"{listed} must not exceed 1: they are shares of the training pairs"
+    yield from _problems_of_augmentation(data)
     for name in ("sampling", "train_weights", "corpus_temperature"):
         if getattr(data, name) and one_side:
             yield f"data.{name} has an effect only on pairs of sentences: remove it"
@@ -184,6 +164,15 @@ def _problems(config: Config) -> Iterator[str]:
             f"data.sampling ({data.sampling}) must be below 1 with data.tokenizer bpe: it is a "
             "probability"
         )
+    if data.corpus_temperature and data.train_weights:
+        yield (
+            f"data.corpus_temperature ({data.corpus_temperature:g}) and data.train_weights both "
+            "weight the corpora: remove one of them"
+        )
+    if 0 < data.corpus_temperature < 1:
+        yield f"data.corpus_temperature ({data.corpus_temperature:g}) must be 0 or at least 1"
+    if data.corpus_temperature and not data.train_files:
+        yield "data.corpus_temperature needs several corpora as data.train_files: remove it"
     if data.train_weights and not any(data.train_weights):
         yield "data.train_weights must not all be 0"
     if data.label_column and (model.decoder_layers or data.windows):
@@ -258,6 +247,21 @@ def _problems(config: Config) -> Iterator[str]:
             f"train.average_last ({train.average_last}) must not exceed train.keep_last "
             f"({train.keep_last})"
         )
+
+
+def _problems_of_augmentation(data: DataConfig) -> Iterator[str]:
+    changed = data.changed
+    if changed and len(data.sides) == 1 and not data.label_column:
+        yield f"data.{next(iter(changed))} needs pairs of sentences or a classifier: remove it"
+    for name in ("merged", "cut"):
+        if name in changed and data.label_column:
+            yield f"data.{name} needs pairs of sentences: remove it"
+    for name in ("upper_case", "title_case"):
+        if name in changed and data.lowercase:
+            yield f"data.{name} has no effect with data.lowercase: remove one of them"
+    if sum(changed.values()) > 1:
+        listed = " + ".join(f"data.{name} ({share:g})" for name, share in changed.items())
+        yield f"{listed} must not exceed 1: they are shares of the training pairs"
 
 
 def _problems_of_targets(data: DataConfig) -> Iterator[str]:

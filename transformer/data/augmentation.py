@@ -28,8 +28,8 @@ def draw_kinds(data: DataConfig, count: int, seed: tuple[int, ...]) -> Int[np.nd
 class Augmentation:
     """A function that changes pairs of an epoch, by the shares of `data`.
 
-    Not changed is what a change leaves as it is or makes too long, and what has unknown tokens,
-    whose text is lost.
+    Pairs stay as they are if a change has no effect or makes them too long, and if they have
+    unknown tokens, whose text is lost.
     """
 
     data: DataConfig
@@ -45,12 +45,8 @@ class Augmentation:
         """The pairs, and after them changed ones; and the numbers of the pairs of the epoch, with
         those of changed ones in the places of their originals."""
         kinds = draw_kinds(self.data, len(numbers), seed)
-        random, numbers, parts, count = (
-            Random(str(seed)),
-            numbers.astype(np.int64),
-            [pairs],
-            len(pairs),
-        )
+        random, numbers = Random(str(seed)), numbers.astype(np.int64)
+        parts, count = [pairs], len(pairs)
         chosen = np.flatnonzero(kinds < len(KINDS))
         for start in range(0, len(chosen), CHUNK):
             places = chosen[start : start + CHUNK]

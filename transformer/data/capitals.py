@@ -14,8 +14,8 @@ from transformer.model.batch import UNK
 
 WORD = re.compile(r"[^\W\d_]+")
 
-BEGINNING = re.compile(r"(?:^|(?<=[.!?\u2026]\s))[^\w]*$")
-"""What stands before the first word of a sentence."""
+SENTENCE_END = re.compile(r"[.!?\u2026]\W*\s")
+"""What stands between two words of different sentences."""
 
 MARGIN = 2.0
 """By how much the score of a form with a capital must be higher than that of the one without: the
@@ -26,8 +26,11 @@ FEWEST_WORDS = 2
 
 
 def in_capitals(text: str) -> bool:
-    """Whether all letters of a line are capitals, and it has two words of them at least."""
-    return text.isupper() and sum(len(word) > 1 for word in WORD.findall(text)) >= FEWEST_WORDS
+    """Whether all letters of a line are capitals, in at least two words of more than one letter.
+    Scripts without case have no capitals."""
+    if not text.isupper() or not all(map(str.isupper, filter(str.isalpha, text))):
+        return False
+    return sum(len(word) > 1 for word in WORD.findall(text)) >= FEWEST_WORDS
 
 
 def with_case_restored(tokenizer: Tokenizer, text: str) -> str:
@@ -39,8 +42,9 @@ def with_case_restored(tokenizer: Tokenizer, text: str) -> str:
 def _parts(tokenizer: Tokenizer, text: str) -> Iterator[str]:
     place = 0
     for match in WORD.finditer(text):
-        yield text[place : match.start()]
-        is_first = bool(BEGINNING.search(text[: match.start()]))
+        between = text[place : match.start()]
+        is_first = not place or bool(SENTENCE_END.search(between))
+        yield between
         yield _likeliest(tokenizer, match[0], is_first)
         place = match.end()
     yield text[place:]

@@ -8,6 +8,7 @@ import numpy as np
 
 from transformer.config import Config
 from transformer.data.capitals import in_capitals
+from transformer.data.languages import base_of
 from transformer.data.storage import slices
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import has_letters
@@ -25,7 +26,10 @@ ENOUGH = 10_000
 """Pairs without letters, and pairs, that are examined: the first of the corpus."""
 
 KNOWN = 0.01
-"""The share of the training sources in capitals from which on a model is left to know capitals."""
+"""The least share of training sources in capitals with which a model knows capitals itself."""
+
+OWN_CASE = {"tr", "az", "ka"}
+"""Turkish and Azerbaijani have two letters i; Georgian is not written in capitals."""
 
 
 def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> Config:
@@ -36,7 +40,7 @@ def with_derived(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> C
         length_ratio=ratio,
         longest_target=longest,
         copy_without_letters=copies_without_letters(tokenizers, pairs),
-        restore_case=not (config.data.lowercase or knows_capitals(config, tokenizers, pairs)),
+        restore_case=restores_case(config, tokenizers, pairs),
     )
     return replace(config, decode=decode)
 
@@ -47,7 +51,8 @@ def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
     source = tokenizers.source
     pieces = source.pieces(range(source.vocab_size))
     lettered = np.array([has_letters(piece) for piece in pieces])
-    lettered[EOS] = False
+    tags = {tag for [tag] in source.encode(source.tags)}
+    lettered[[EOS, *tags]] = False
     examined = copied = 0
     for part in slices(len(pairs)):
         if examined == ENOUGH:
@@ -61,18 +66,23 @@ def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
             for tokenizer, rows in zip(tokenizers, (pairs.source, pairs.target))
         ]
         examined += len(numbers)
-        copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(*texts))
+        untagged = [source.split_tag(text)[1] for text in texts[0]]
+        copied += sum("".join(a.split()) == "".join(b.split()) for a, b in zip(untagged, texts[1]))
     return 2 * copied >= examined
 
 
-def knows_capitals(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
-    """Whether a share of the training sources is in capitals, by data augmentation or as they are
-    (of the first ones of the corpus)."""
+def restores_case(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
+    """Whether lines in capitals are read in the usual case: unless text is lower-cased, one of the
+    languages has its own rules of case, or a share of the training sources (of the first ones of
+    the corpus) is in capitals."""
+    data = config.data
+    languages = {base_of(code) for code in (data.source, data.target, *data.targets)}
+    if data.lowercase or data.upper_case >= KNOWN or languages & OWN_CASE:
+        return False
     numbers = range(min(len(pairs), ENOUGH))
     texts = tokenizers.source.decode([pairs.source[number] for number in numbers])
     untagged = [tokenizers.source.split_tag(text)[1] for text in texts]
-    found = sum(map(in_capitals, untagged)) / max(1, len(texts))
-    return max(found, config.data.upper_case) >= KNOWN
+    return sum(map(in_capitals, untagged)) < KNOWN * max(1, len(texts))
 
 
 def length_limits(config: Config, pairs: TokenPairs) -> tuple[float, int]:

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 from jaxtyping import Bool, Integer
@@ -19,6 +20,7 @@ from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import check_corpora, read_pairs
 from transformer.data.size import corpus_size, most_common, script_of
 from transformer.data.summary import MARKS, processing_of, sample_of
+from transformer.data.tag_names import TAG
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
@@ -102,6 +104,7 @@ class Report:
         self.keys: set[int] = set()
         self.characters = {side: Counter[str]() for side in self.sides}
         self.scripts: list[tuple[str, ...]] = []
+        self.tags: list[str] = []
         self.lengths = array("L")
 
     @property
@@ -116,6 +119,7 @@ class Report:
         for side, text in zip(self.sides, texts):
             self.characters[side].update(text)
         self.scripts.append(tuple(map(script_of, texts)))
+        self.tags.append(tag[1] if (tag := TAG.match(texts[0])) else "")
         self.lengths.extend(len(text.strip()) for text in texts)
         key, line = _key(*pair), " | ".join(texts)
         for name in self._problems(texts, key):
@@ -127,7 +131,7 @@ class Report:
             yield EMPTY
         if hash(key) in self.keys:
             yield REPEATED
-        if self.is_paired and key[0] == key[1] > "":
+        if self.is_paired and TAG.sub("", key[0], count=1).strip() == key[1] > "":
             yield EQUAL
         if any(map(_is_strange, "".join(texts))):
             yield STRANGE
@@ -140,10 +144,15 @@ class Report:
 
     def compare(self) -> None:
         """Compares each pair with the whole corpus."""
-        counts = [Counter(filter(None, column)) for column in zip(*self.scripts)]
-        usual = [*map(most_common, counts)]
-        for number, scripts in enumerate(self.scripts, start=1):
-            if any(script and script != most for script, most in zip(scripts, usual)):
+        usual = {
+            tag: [
+                most_common(Counter(filter(None, column)))
+                for column in zip(*compress(self.scripts, (tag == own for own in self.tags)))
+            ]
+            for tag in {*self.tags}
+        }
+        for number, (scripts, tag) in enumerate(zip(self.scripts, self.tags), start=1):
+            if any(script and script != most for script, most in zip(scripts, usual[tag])):
                 self.findings[OTHER_SCRIPT].add(number, ", ".join(filter(None, scripts)))
         if self.is_paired:
             lengths = np.array(self.lengths).reshape(-1, 2).T

@@ -7,6 +7,7 @@ from random import Random
 
 from transformer.config import DataConfig
 from transformer.config.settings import Perturbation
+from transformer.data.tag_names import TAG
 
 Texts = tuple[str, ...]
 """A source and its translations, if it has any."""
@@ -56,7 +57,7 @@ def perturbed(
     What `kept`, a pattern with one group, matches stays as it is.
     """
     if kind == "merged":
-        return _merged(texts, following, kept)
+        return _merged(texts, following)
     if kind == "cut":
         return _cut(texts, random)
     change = {
@@ -79,7 +80,7 @@ def _capitalised(match: re.Match) -> str:
 
 
 def _with_typos(text: str, random: Random) -> str:
-    """With typos in some words, in one at least."""
+    """With typos in some words, in at least one."""
     words = list(WORD.finditer(text))
     chosen = {number for number in range(len(words)) if random.random() < TYPO_RATE}
     if words and not chosen:
@@ -112,15 +113,16 @@ def _without_accent(character: str) -> str:
     return base if is_accented else character
 
 
-def _merged(texts: Texts, following: Texts, kept: re.Pattern) -> Texts:
-    """The texts, each with the next one; with what is kept at its beginning, such as a target
-    tag, once. Those that begin with different tags are not merged."""
+def _merged(texts: Texts, following: Texts) -> Texts:
+    """The texts, each with the next one; with the target tag that both begin with once. They stay
+    alone before an empty text, and before one with another tag."""
     joined = []
     for first, second in zip(texts, following):
-        tags = [match[0] if (match := kept.match(text)) else "" for text in (first, second)]
-        if tags[0] != tags[1]:
+        tags = [match[1] if (match := TAG.match(text)) else "" for text in (first, second)]
+        rest = TAG.sub("", second, count=1).lstrip() if tags[1] else second.lstrip()
+        if tags[0] != tags[1] or not rest:
             return texts
-        joined.append(_joined(first, second.removeprefix(tags[1]).lstrip()))
+        joined.append(_joined(first, rest))
     return tuple(joined) or texts
 
 

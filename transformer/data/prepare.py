@@ -12,6 +12,7 @@ from transformer.data.sampling import SampleEpoch, make_epochs
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.vocabularies import (
     Tokenizers,
+    check_targets,
     load_tokenizers,
     make_labels,
     make_tokenizers,
@@ -61,6 +62,7 @@ def prepare_tokenizers(
         tokenizers = load_tokenizers(home / "tokenizer", config.data)
     else:
         tokenizers = make_tokenizers(config.data, log)
+    check_targets(config.data, tokenizers)
     if new_classes and config.data.label_column:
         tokenizers = tokenizers._replace(target=make_labels(config.data))
     return config.with_vocabularies(*tokenizers.identity), tokenizers

@@ -99,8 +99,11 @@ def with_references(test_set: TestSet, names: Sequence[str]) -> TestSet:
     return replace(test_set, name=name, pairs=pairs, more_references=tuple(columns[1:]))
 
 
-def perturbed_set(data: DataConfig, test_set: TestSet, kind: Perturbation) -> TestSet:
-    """The test set with each sentence and its references changed in a way of data augmentation.
+def perturbed_set(
+    data: DataConfig, symbols: Sequence[str], test_set: TestSet, kind: Perturbation
+) -> TestSet:
+    """The test set with each sentence and its references changed in a way of data augmentation;
+    these symbols stay as they are.
 
     Raises UserError for a way that needs translations if there are none.
     """
@@ -110,7 +113,7 @@ def perturbed_set(data: DataConfig, test_set: TestSet, kind: Perturbation) -> Te
         if kind in ("merged", "cut"):
             raise UserError(f"--perturb {kind} needs pairs of sentences: remove it")
         columns = [sources]
-    kept, random, texts = kept_symbols(data.symbols), Random(0), list(zip(*columns))
+    kept, random, texts = kept_symbols(symbols), Random(0), list(zip(*columns))
     neighbours = zip(texts, texts[1:] + texts[:1])
     changed = zip(*(perturbed(kind, *two, random, kept) for two in neighbours))
     sources, *translations = map(list, changed)

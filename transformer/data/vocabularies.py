@@ -14,6 +14,7 @@ from transformer.data.corpus import read_pairs
 from transformer.data.perturbation import with_cases
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.progress import Log, quiet, with_progress
+from transformer.data.tag_names import named_tag
 from transformer.data.tokenizer import (
     LONGEST_PIECE,
     Tokenizer,
@@ -113,6 +114,18 @@ def make_tokenizers(data: DataConfig, log: Log = quiet) -> Tokenizers:
     if paths:
         return Tokenizers(*(_own(path, data.lowercase) for path in paths))
     return Tokenizers(_train(data, ("source",), log), _train(data, ("target",), log))
+
+
+def check_targets(data: DataConfig, tokenizers: Tokenizers) -> None:
+    """Raises UserError if the source vocabulary lacks the tag of one of data.targets."""
+    tags = tokenizers.source.tags
+    for language in data.targets:
+        if not named_tag(tags, f">>{language}<<"):
+            known = f"its tags are {' '.join(tags)}" if tags else "it has no target tags"
+            raise UserError(
+                f"data.targets: the source vocabulary has no token >>{language}<<; {known}: train "
+                "another vocabulary, or name other languages"
+            )
 
 
 def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:

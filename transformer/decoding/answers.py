@@ -1,6 +1,7 @@
 """Answers to requests: translations, log-probabilities of given ones, alignments."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from transformer.data.tags import target_tag, with_tag
 from transformer.decoding.alignment import alignments, pharaoh
@@ -24,27 +25,26 @@ def translated(
     prefixes = [request.prefix for request in requests]
     found = hypotheses(translator, texts, count, prefixes if any(prefixes) else None)
     sources = [text for text, of_one in zip(texts, found) for _ in of_one]
-    tokens = [one.tokens for of_one in found for one in of_one]
+    flat = [one for of_one in found for one in of_one]
+    tokens = [one.tokens for one in flat]
     links = _links(translator, sources, tokens, aligned)
-    words = iter([None] * len(sources))
+    known: list[Any] = [None] * len(flat)
     if with_confidence:
-        words = iter(words_with_confidence(translator, sources, tokens))
-    return [
-        [
-            Answer(
-                one.text,
-                score=one.score,
-                log_prob=one.log_prob,
-                tokens=_pieces(translator, one.tokens),
-                alignment=next(links),
-                confidence=None if (known := next(words)) is None else mean_confidence(known),
-                words=known,
-                truncated=one.truncated or None,
-            )
-            for one in of_one
-        ]
-        for of_one in found
-    ]
+        known = words_with_confidence(translator, sources, tokens)
+    answers = (
+        Answer(
+            one.text,
+            score=one.score,
+            log_prob=one.log_prob,
+            tokens=_pieces(translator, one.tokens),
+            alignment=link,
+            confidence=mean_confidence(words) if with_confidence else None,
+            words=words,
+            truncated=one.truncated or None,
+        )
+        for one, link, words in zip(flat, links, known)
+    )
+    return [[next(answers) for _ in of_one] for of_one in found]
 
 
 def scored(

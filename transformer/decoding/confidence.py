@@ -3,7 +3,8 @@
 The confidence of a word is the probability of its pieces, given the source and the words before,
 with logits divided by a temperature that eval.py fits on a validation set (Guo et al., 2017,
 https://arxiv.org/abs/1706.04599). Then it is the share of words with this confidence that stand in
-the reference too. Without, label smoothing makes a model seem less sure than it is.
+the reference too. Without this temperature, label smoothing makes a model seem less sure than it
+is.
 """
 
 import json
@@ -79,7 +80,12 @@ def word_log_probs(
 def split_words(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[str]]:
     """The words of texts, cut as those of translations are."""
     rows = tokenizer.encode(list(texts))
-    return [[word.text for word in _by_word(tokenizer, row, np.zeros(len(row)))] for row in rows]
+    return [
+        [word.text for word in _by_word(tokenizer, row, np.zeros(len(row)))]
+        if UNSPACED.search(text)
+        else text.split()
+        for text, row in zip(texts, rows)
+    ]
 
 
 def _by_word(tokenizer: Tokenizer, tokens: list[int], log_probs: np.ndarray) -> list[Word]:
@@ -97,10 +103,13 @@ def _by_word(tokenizer: Tokenizer, tokens: list[int], log_probs: np.ndarray) -> 
     ]
 
 
-def load_temperature(folder: Path) -> float:
-    """What eval.py has fitted for a run; 1 if it has not, or if the file is damaged."""
+def load_temperature(folder: Path, checkpoint: str) -> float:
+    """What eval.py has fitted for a checkpoint of a run; 1 if it has not, or if the file is
+    damaged."""
     try:
-        value = json.loads((folder / FILE).read_bytes())["temperature"]
-        return float(value) if 0 < value < math.inf else 1.0
+        fitted = json.loads((folder / FILE).read_bytes())
+        value = fitted["temperature"]
+        is_known = fitted["checkpoint"] == checkpoint and 0 < value < math.inf
     except (OSError, ValueError, KeyError, TypeError):
         return 1.0
+    return float(value) if is_known else 1.0

@@ -224,12 +224,13 @@ def _joined(
 def _texts(translator: Translator, part: Part, rows: Sequence[Sequence[int]]) -> list[str]:
     """The texts of tokens, on one line each, beginning with the prefix as it was typed."""
     texts = [one_line(text) for text in translator.tokenizers.target.decode(rows)]
-    if part.capitals:
-        return list(map(str.upper, texts))
-    if not part.typed:
+    if part.typed:
+        [known] = translator.tokenizers.target.decode([part.prefix])
+        texts = [continued(part.typed, one_line(known), text) for text in texts]
+    if not part.capitals:
         return texts
-    [known] = translator.tokenizers.target.decode([part.prefix])
-    return [continued(part.typed, one_line(known), text) for text in texts]
+    typed = len(part.typed)
+    return [text[:typed] + text[typed:].upper() for text in texts]
 
 
 def split(
@@ -242,19 +243,16 @@ def split(
     copies, glossary = translator.settings.copy_without_letters, translator.glossary
     parts: list[Part] = []
     beginnings = _cut_prefixes(translator, list(prefixes or [""] * len(sentences)))
-    lines = [
-        _tagged_lines(translator, text, restores=not prefix)
-        for text, (prefix, _) in zip(sentences, beginnings)
-    ]
-    encoded = iter(source.encode([tag + line for of_text in lines for tag, line, *_ in of_text]))
+    lines = [_tagged_lines(translator, text) for text in sentences]
+    encoded = iter(source.encode([one.tag + one.text for of_text in lines for one in of_text]))
     for number, (of_text, beginning) in enumerate(zip(lines, beginnings)):
-        for (tag, line, separator, repeated, capitals), ids in zip(of_text, encoded):
-            cut = [line] if len(ids) <= longest else split_sentences(line)
-            rows = [ids] if len(cut) == 1 else source.encode([tag + text for text in cut])
+        for line, ids in zip(of_text, encoded):
+            cut = [line.text] if len(ids) <= longest else split_sentences(line.text)
+            rows = [ids] if len(cut) == 1 else source.encode([line.tag + text for text in cut])
             for place, (text, row) in enumerate(zip(cut, rows), start=1):
                 prefix, typed = beginning if row else NO_PREFIX
                 beginning = NO_PREFIX if row else beginning
-                typed_line = Line.of(text, separator if place == len(cut) else "")
+                typed_line = Line.of(text, line.separator if place == len(cut) else "")
                 is_copied = copies and not (prefix or typed or has_letters(text))
                 if len(row) > longest and not is_copied:
                     _warn_of_cut(translator, row, longest, text)
@@ -267,9 +265,9 @@ def split(
                         typed,
                         copied=typed_line.text if is_copied else "",
                         line=typed_line._replace(before="") if typed else typed_line,
-                        repeated=int(repeated if place == 1 else bool(tag)),
+                        repeated=int(line.repeats_tag if place == 1 else bool(line.tag)),
                         terms=glossary.terms(text) if glossary and not is_copied else [],
-                        capitals=capitals,
+                        capitals=line.capitals,
                     )
                 )
     return parts
@@ -285,24 +283,35 @@ def _warn_of_cut(translator: Translator, row: list[int], longest: int, text: str
     )
 
 
-def _tagged_lines(
-    translator: Translator, text: str, restores: bool
-) -> list[tuple[str, str, str, bool, bool]]:
-    """For each line of a text its target tag, or that of an earlier line; its text; the separator
-    after it; whether the tag is that of an earlier line; and whether the line is in capitals, in
-    place of which the text has the usual case, where case is restored."""
+class TaggedLine(NamedTuple):
+    """A line of a text.
+
+    tag          its target tag, or that of an earlier line
+    text         the rest of the line; of a line in capitals, in the usual case if case is restored
+    separator    what stands after it
+    repeats_tag  whether the tag is that of an earlier line
+    capitals     whether its case was restored
+    """
+
+    tag: str
+    text: str
+    separator: str
+    repeats_tag: bool
+    capitals: bool
+
+
+def _tagged_lines(translator: Translator, text: str) -> list[TaggedLine]:
     source, lines, tag = translator.tokenizers.source, [], ""
-    restores &= translator.settings.restore_case
     for line, separator in split_lines(text) or [("", "")]:
         own, _ = source.split_tag(line)
         tag = own or tag
         if line.strip():
             _, rest = read_source(source, line if own else tag + line)
             line = rest.lstrip() if own else line
-        capitals = restores and in_capitals(line)
+        capitals = translator.settings.restore_case and in_capitals(line)
         line = with_case_restored(source, line) if capitals else line
         used = tag if line.strip() else ""
-        lines.append((used, line, separator, bool(used) and not own, capitals))
+        lines.append(TaggedLine(used, line, separator, bool(used) and not own, capitals))
     return lines
 
 

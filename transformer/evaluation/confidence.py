@@ -14,7 +14,7 @@ EDGES = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 """Limits of the confidence in the table."""
 
 TEMPERATURES = tuple(np.geomspace(0.2, 3.0, 15).round(3).tolist())
-"""Those that are tried."""
+"""Temperatures that are tried."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def likelihood(words: JudgedWords) -> float:
 
 def by_confidence(words: JudgedWords) -> list[tuple[float, float, int, float]]:
     """Least and largest confidence of a group of words, how many there are, and the share of them
-    that is wrong. Empty groups are left out."""
+    that is not in the reference. Empty groups are left out."""
     confidence = np.exp(words.log_probs)
     group = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, len(EDGES) - 2)
     return [
@@ -89,9 +89,9 @@ def calibration_error(words: JudgedWords) -> float:
 
 def as_table(words: JudgedWords) -> list[str]:
     """`by_confidence` as lines of text."""
-    lines = ["confidence      words    wrong"]
-    for least, most, count, wrong in by_confidence(words):
-        lines.append(f"{least:.2f} to {most:.2f} {count:>9,} {wrong:>8.1%}")
+    lines = ["confidence      words    not in the reference"]
+    for least, most, count, missing in by_confidence(words):
+        lines.append(f"{least:.2f} to {most:.2f} {count:>9,} {missing:>23.1%}")
     return [*lines, f"expected calibration error {calibration_error(words):.3f}"]
 
 

@@ -10,7 +10,6 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,7 +135,7 @@ def _weights_file(path: Path, names: list[str]) -> Path:
     return found[0]
 
 
-def _open(path: Path) -> Mapping[str, np.ndarray]:
+def _open(path: Path) -> np.lib.npyio.NpzFile:
     """The arrays by name, each read when it is asked for. Raises UserError without options."""
     try:
         arrays = np.load(path)
@@ -149,8 +148,16 @@ def _open(path: Path) -> Mapping[str, np.ndarray]:
     return arrays
 
 
-def _array(arrays: Mapping[str, np.ndarray], name: str, file: Path) -> np.ndarray:
+def _array(arrays: np.lib.npyio.NpzFile, name: str, file: Path) -> np.ndarray:
+    """One array. Raises UserError before memory is allocated for more than the file holds."""
     try:
+        member = f"{name}.npy"
+        with arrays.zip.open(member) as header:
+            np.lib.format.read_magic(header)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+            held = arrays.zip.getinfo(member).file_size - header.tell()
+        if math.prod(shape) * dtype.itemsize != held:
+            raise ValueError(f"its shape {shape} is not that of {held:,} bytes")
         return arrays[name]
     except BROKEN as error:
         raise UserError(f"cannot read {name} in {file}: {one_line(error)}") from error
@@ -162,7 +169,7 @@ class MarianArrays:
 
     def __init__(
         self,
-        arrays: Mapping[str, np.ndarray],
+        arrays: np.lib.npyio.NpzFile,
         options: Options,
         mapping: ParameterMapping,
         file: Path,

@@ -1,8 +1,8 @@
 """The options of a model of the Marian toolkit and of its search, as our settings.
 
 Each option is used, or has no effect on translations, or must have a value that changes nothing;
-any other is refused by its name. What is written comes from src/models/encoder_decoder.cpp of
-https://github.com/marian-nmt/marian-dev.
+any other is refused by its name. Marian writes those of src/models/encoder_decoder.cpp
+(https://github.com/marian-nmt/marian-dev).
 """
 
 from collections.abc import Mapping
@@ -64,6 +64,11 @@ WITHOUT_EFFECT_IN_SEARCH = {
     "max-length", "max-length-crop", "version", "weights", "word-scores", "seed", "optimize",
 }  # fmt: skip
 """Settings of decoder.yml without effect on translations, and those that name files."""
+
+USED_IN_SEARCH = {"beam-size", "normalize", "allow-unk", "max-length-factor"}
+
+MARIANS_BEAM, MARIANS_RATIO = 12, 3.0
+"""Its defaults for beam-size and max-length-factor; without `normalize` it does not normalise."""
 
 OFF = ("", "0", "0.0", "false", "none", "~", "null", [], [""])
 """Values of all other options that mean that something is not done."""
@@ -185,27 +190,24 @@ def listed_names(settings: Mapping[str, Any], name: str, file: Path) -> list[str
 
 
 def decode_config(settings: Mapping[str, Any], file: Path) -> DecodeConfig:
-    """How it translates by its decoder.yml; without one, as our models do by default."""
-    allowed = WITHOUT_EFFECT_IN_SEARCH | {
-        "beam-size", "normalize", "allow-unk", "max-length-factor",
-    }  # fmt: skip
+    """How it translates by its decoder.yml; without one, as our models do by default, except that
+    Marian never writes unknown tokens."""
     for name, value in settings.items():
-        if name not in allowed and value not in OFF:
+        if name not in USED_IN_SEARCH | WITHOUT_EFFECT_IN_SEARCH and value not in OFF:
             raise _refused(file, name, value, ())
-    default = DecodeConfig()
-    normalise = settings.get("normalize", str(default.alpha))
+    unknown = () if settings.get("allow-unk") == "true" else (UNK,)
+    if not settings:
+        return DecodeConfig(forbidden=unknown)
+    normalise = settings.get("normalize", "0")
     try:
-        beam_size = int(settings.get("beam-size", default.beam_size))
-        alpha = float({"true": 1, "false": 0}.get(normalise, normalise))
-        ratio = float(settings.get("max-length-factor", 3))
+        return DecodeConfig(
+            beam_size=int(settings.get("beam-size", MARIANS_BEAM)),
+            alpha=float({"true": 1, "false": 0}.get(normalise, normalise)),
+            normalisation="length",
+            stop="full",
+            forbidden=unknown,
+            length_ratio=max(float(settings.get("max-length-factor", MARIANS_RATIO)), 1.0),
+            longest_target=MOST_POSITIONS,
+        )
     except (TypeError, ValueError) as error:
         raise UserError(f"{file}: {one_line(error)}") from error
-    return DecodeConfig(
-        beam_size=beam_size,
-        alpha=alpha,
-        normalisation="length",
-        stop="full",
-        forbidden=() if settings.get("allow-unk") == "true" else (UNK,),
-        length_ratio=max(ratio, 1.0),
-        longest_target=MOST_POSITIONS,
-    )

@@ -246,7 +246,7 @@ def load_service(name: str, glossary: str = "") -> ModelService:
     if service.kind != "translator":
         return service
     terms = load_glossary(glossary, run.tokenizers.target, run.config.decode)
-    return replace(service, glossary=terms, temperature=load_temperature(folder))
+    return replace(service, glossary=terms, temperature=load_temperature(folder, checkpoint))
 
 
 def text_of_length(tokenizer: Tokenizer, tokens: int) -> str:
