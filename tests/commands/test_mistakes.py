@@ -140,8 +140,8 @@ MISTAKES = [
     ),
     (
         f"{SMALL} --data.targets en --data.target en --data.train-files two.en two.en "
-        "--data.validation-files two.en two.en --data.source-tokenizer "
-        "runs/other-vocabulary/tokenizer/source.model",
+        "--data.validation-files two.en two.en --data.test-files two.en two.en "
+        "--data.source-tokenizer runs/other-vocabulary/tokenizer/source.model",
         ["data.targets: the source vocabulary has no token >>en<<"],
     ),
     (f"{MASKED} --data.targets de", ["data.targets (de) needs an encoder and a decoder"]),
