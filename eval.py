@@ -48,8 +48,7 @@ def main(words: list[str]) -> None:
     run = load_run(command.run, command.checkpoint, config)
     translator = make_translator(config, run.params, run.tokenizers) if translates else None
     other = load_other(command, config, words) if command.compare else None
-    is_own = not (command.test_files or command.sacrebleu or command.references)
-    if command.confidence and command.split == "validation" and is_own:
+    if command.confidence and command.split == "validation":
         fit_confidence(command, translator, test_sets)
     test_sets = with_perturbed(command, config.data, run.tokenizers, test_sets)
 
@@ -184,7 +183,11 @@ def fit_confidence(command: EvalCommand, translator, test_sets: list) -> None:
     }
     best = fit_temperature(words)
     save_temperature(command.run / FILE, best, command.checkpoint)
-    print(f"confidence: temperature {best:g} fitted, kept in {command.run / FILE}\n")
+    count = len(words[best].right)
+    print(f"temperature {best:g} fitted to {count:,} words, kept in {command.run / FILE}")
+    if best in (TEMPERATURES[0], TEMPERATURES[-1]):
+        print("no lower or higher temperature is tried: fit it to more text")
+    print()
 
 
 def show_confidence(command: EvalCommand, translator, found: list, references) -> dict:
@@ -226,6 +229,8 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
 
     folder, checkpoint = member(command.compare)
     other = load_run_config(folder)
+    if {*other.data.targets} != {*config.data.targets}:
+        raise UserError(f"--compare: {folder} has other data.targets than {command.run}")
     if not translates_alike(other.data, config.data):
         raise UserError(f"--compare: {folder} does not translate between these languages")
     named = named_settings(words, "decode", vars(config.decode))

@@ -40,12 +40,14 @@ def main(words: list[str]) -> None:
     import sys
 
     from transformer.commands.glossary import load_glossary
+    from transformer.data.tags import target_tag
     from transformer.decoding.confidence import load_temperature
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
     devices.configure_devices("any")
     members, tokenizers, label = load_members(command, config)
+    target_tag(tokenizers.source, command.target)
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
     temperature = load_temperature(command.run, command.checkpoint)

@@ -83,6 +83,14 @@ def test_pairs_with_unknown_tokens_stay(tokenizers):
     assert len(unknown) == 50 and max(unknown) < len(pairs)
 
 
+def test_changes_that_bring_unknown_tokens_are_left_out():
+    tokenizer = train_tokenizer([text for pair in PAIRS for text in pair], "char", 60)
+    both = Tokenizers(tokenizer, tokenizer)
+    data = replace(DATA, upper_case=0.9, typos=0.0)
+    drawn, plan = make_epochs(data, both, 0, encoded(data, both, PAIRS))[1](0)
+    assert set(texts_of(both, (drawn, plan))) == set(PAIRS)
+
+
 def test_classes_stay_and_sources_change(tokenizers):
     both = Tokenizers(tokenizers.source, Labels(("cold", "warm")))
     data = replace(DATA, target="", label_column=2)

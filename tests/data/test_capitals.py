@@ -2,7 +2,8 @@
 
 import pytest
 
-from transformer.data.capitals import in_capitals, with_case_restored
+from transformer.config import DataConfig
+from transformer.data.capitals import in_capitals, in_upper_case, with_case_restored
 from transformer.data.datasets.phrasebook.splits import splits
 from transformer.data.tokenizer import train_tokenizer
 
@@ -42,6 +43,15 @@ def test_words_get_the_case_that_the_vocabulary_knows(phrasebook, kind):
         for pair in zip(text.split(), with_case_restored(tokenizer, text.upper()).split())
     ]
     assert sum(own == restored for own, restored in words) > 0.95 * len(words)
+
+
+def test_symbols_stay_and_words_that_the_vocabulary_knows_only_in_lower_case_are_low():
+    data = DataConfig(user_symbols=("<NAME>",))
+    tokenizer = train_tokenizer(["the cat sees <NAME> and me"] * 50, "bpe", 60, data)
+    assert with_case_restored(tokenizer, "CAT SEES <NAME> AND ME. THE CAT") == (
+        "cat sees <NAME> and me. the cat"
+    )
+    assert in_upper_case(tokenizer, "the <NAME> straße") == "THE <NAME> STRASSE"
 
 
 def test_what_stands_around_words_stays(phrasebook):

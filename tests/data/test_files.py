@@ -356,6 +356,7 @@ def test_archives_are_not_text(tmp_path):
         ("zh_Hant.fr", True, "fr"),
         ("fr_de-2.txt", False, "fr"),
         ("fr.zh.zh_Hant", False, "zh_Hant"),
+        ("news.FR", False, "fr"),
         ("afr.tsv", False, None),
         ("corpus.tsv", False, None),
     ],
@@ -367,7 +368,10 @@ def test_the_target_language_is_in_the_name(name, swapped, language):
     if language:
         assert language_of(data, corpus) == language
     else:
-        with pytest.raises(UserError, match=rf"{name} is fr or zh_Hant or zh: rename it, .*\.fr"):
+        better = rf"{name[:-4]}\.fr\.tsv"
+        with pytest.raises(
+            UserError, match=rf"{name} is fr or zh_Hant or zh: rename it, .*{better}"
+        ):
             language_of(data, corpus)
 
 
@@ -379,3 +383,24 @@ def test_each_source_gets_the_tag_of_its_corpus(tmp_path):
     data = DataConfig(dataset="", train_files=tuple(names), targets=("de", "fr"), target="de")
     assert read(data) == [(">>de<< one", "eins"), ("", ""), (">>fr<< un", "two")]
     assert fingerprint(data, "train") != fingerprint(replace(data, targets=("fr", "de")), "train")
+
+
+def test_sources_with_tags_get_no_second_one(tmp_path):
+    names = write(tmp_path / "a.en", "one\n >>fr<< two\n"), write(tmp_path / "a.fr", "un\ndeux\n")
+    data = DataConfig(dataset="", train_files=names, targets=("de", "fr"), target="de")
+    with pytest.raises(UserError, match=r"a\.en and .*a\.fr: a source begins with >>fr<<"):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    "targets, message",
+    [
+        (("fr", "de"), "no corpus of data.train_files is in de"),
+        (("fr", "fra"), "fr and fra are the same language"),
+    ],
+)
+def test_each_target_has_a_corpus_and_one_name(tmp_path, targets, message):
+    names = write(tmp_path / "a.en", "one\n"), write(tmp_path / "a.fr", "un\n")
+    data = DataConfig(dataset="", train_files=names, targets=targets, target="fr")
+    with pytest.raises(UserError, match=message):
+        check_corpora(data)

@@ -187,7 +187,9 @@ def test_a_test_set_is_changed_with_all_its_references(kind, sources, references
     pairs = [("a cat", "eine Katze"), ("a dog", "ein Hund")]
     plain = TestSet("news", "news", pairs, (["eine Katze", "ein Hund"],))
     changed = perturbed_set(DataConfig(), (), plain, kind)
-    assert (changed.name, changed.stem) == (f"news, {kind}", f"news-{kind}")
+    count = sum(new != old for new, old in zip(changed.pairs, pairs))
+    assert changed.name == f"news, {kind} ({count} of 2 changed)"
+    assert changed.stem == f"news-{kind}"
     assert changed.pairs == list(zip(sources, references))
     assert changed.more_references == (references,)
 

@@ -132,7 +132,7 @@ def test_vocabularies_can_be_named_instead(toolkit):
     found = read_npz(folder / "model.npz", named, "", "")
     assert found.tokenizers == expected.tokenizers
     jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
-    with pytest.raises(UserError, match="name the vocabularies .* --vocabularies"):
+    with pytest.raises(UserError, match="name those of source .* --vocabularies"):
         read_npz(folder, (), "", "")
 
 
@@ -158,6 +158,10 @@ def test_vocabularies_can_be_named_instead(toolkit):
             ["transformer-new-thing is 'on'"],
         ),
         ({"dim_emb": "many"}, ["dim-emb is 'many'"]),
+        ({"dim_emb": 2, "transformer_heads": 1}, ["dim-emb is 2", "at least 4"]),
+        ({"dim_emb": 15, "transformer_heads": 5}, ["dim-emb is 15", "transformer-heads (5)"]),
+        ({"tied_embeddings_all": "yes"}, ["tied-embeddings-all is 'yes'", "true or false"]),
+        ({"dim_vocabs": [151, 149]}, ["model.npz has one table of embeddings"]),
         ({"enc_depth": 9999}, ["fewer layers than its options say"]),
     ],
 )
@@ -176,7 +180,11 @@ def test_options_that_ours_cannot_have_are_refused_by_name(toolkit, changes, wor
     [
         ("word-penalty: 0.5", ["word-penalty is '0.5'"]),
         ("shortlist: [lex.s2t, 50]", ["shortlist is"]),
-        ("beam-size: six", ["decoder.yml", "six"]),
+        ("beam-size: six", ["decoder.yml", "beam-size is 'six'", "1 to 1,000"]),
+        ("beam-size: 0", ["beam-size is '0'"]),
+        ("normalize: nan", ["normalize is 'nan'"]),
+        ("normalize: [1]", ["normalize is ['1']"]),
+        ("allow-unk: maybe", ["allow-unk is 'maybe'"]),
         ("allow-special: true", ["allow-special is 'true'"]),
         ("models: [gone.npz]", ["lacks gone.npz"]),
         ("- a", ["cannot read"]),
@@ -254,6 +262,32 @@ def test_without_a_search_file_it_searches_as_our_models_do(toolkit):
     assert (found.beam_size, found.alpha, found.normalisation) == (12, 0.0, "length")
 
 
+def test_a_member_that_is_no_array_is_refused(toolkit):
+    import zipfile
+
+    folder, _ = toolkit()
+    whole = zipfile.ZipFile(folder / "model.npz")
+    contents = {name: whole.read(name) for name in whole.namelist()}
+    name = "encoder_l1_ffn_W1.npy"
+    header = contents[name][:128]
+    for damaged in (
+        b"", b"\x93NUMPY\x09\x00", header.replace(b"(16, 24)", b"((((((( "), contents[name][:200],
+    ):  # fmt: skip
+        with zipfile.ZipFile(folder / "model.npz", "w") as changed:
+            for member, content in (contents | {name: damaged}).items():
+                changed.writestr(member, content)
+        with pytest.raises(UserError, match="cannot read encoder_l1_ffn_W1"):
+            read_npz(folder, (), "", "")
+
+
+def test_a_link_to_no_search_file_is_refused(toolkit):
+    folder, _ = toolkit()
+    (folder / "decoder.yml").unlink()
+    (folder / "decoder.yml").symlink_to(folder / "gone.yml")
+    with pytest.raises(UserError, match=r"lacks decoder.yml"):
+        read_npz(folder, (folder / "vocab.yml",), "", "")
+
+
 def test_what_is_no_model_is_refused(toolkit, tmp_path):
     folder, theirs = toolkit()
     content = (folder / "model.npz").read_bytes()
@@ -271,12 +305,21 @@ def test_what_is_no_model_is_refused(toolkit, tmp_path):
     assert is_npz(folder) and is_npz(folder / "gone.npz") and not is_npz(folder / "source.spm")
 
 
+def listed(name, count=151):
+    """A vocabulary as YAML."""
+    return "".join(f'"{name(number)}": {number}\n' for number in range(count))
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
         ('"</s>": 0\n"<unk>": one\n', "does not have an id for each piece"),
-        ('"</s>": 0\n"a": 1\n', "lacks the piece <unk>"),
-        ('"</s>": 0\n"<unk>": 1\n"a": 1\n', "the piece 'a' has no id of its own"),
+        ('"</s>": 0\n"a": 1\n', "has 2 pieces, but the model has 151 rows"),
+        (listed(lambda n: {0: "</s>"}.get(n, f"a{n}")), "lacks the piece <unk>"),
+        (
+            listed(lambda n: {0: "</s>", 1: "<unk>"}.get(n, n), 150) + "a: 1\n",
+            "the piece 'a' has no",
+        ),
         ("{", "cannot read"),
     ],
 )

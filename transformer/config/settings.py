@@ -322,7 +322,7 @@ class DataConfig:
 
 VOCABULARY_SETTINGS = {
     "tokenizer", "vocab_size", "source_vocab_size", "target_vocab_size", "character_coverage",
-    "user_symbols", "targets", "split_digits", "byte_fallback", "normalisation", "lowercase",
+    "user_symbols", "split_digits", "byte_fallback", "normalisation", "lowercase",
     "shared_vocabulary", "source_tokenizer", "target_tokenizer", "vocabulary",
 }  # fmt: skip
 """Fields of `data` that say what the vocabulary is."""

@@ -28,8 +28,8 @@ def draw_kinds(data: DataConfig, count: int, seed: tuple[int, ...]) -> Int[np.nd
 class Augmentation:
     """A function that changes pairs of an epoch, by the shares of `data`.
 
-    Pairs stay as they are if a change has no effect or makes them too long, and if they have
-    unknown tokens, whose text is lost.
+    Pairs stay as they are if a change has no effect, makes them too long, or brings unknown tokens,
+    and if they have unknown tokens themselves, whose text is lost.
     """
 
     data: DataConfig
@@ -82,7 +82,10 @@ class Augmentation:
         else:
             rows.append(target.rows([text[1] if text else "" for text in texts]))
         types = pairs.source.ids.dtype.type, pairs.target.ids.dtype.type
-        is_changed = [text not in ((), own) for text, own in zip(texts, before)]
+        is_changed = [
+            text not in ((), own) and not any(UNK in row for row in encoded)
+            for text, own, *encoded in zip(texts, before, *rows)
+        ]
         return TokenPairs(*map(flat, rows, types)), np.array(is_changed)
 
     def _texts(self, pairs: TokenPairs, numbers: list[int]) -> list[Texts]:

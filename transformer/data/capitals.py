@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from transformer.data.perturbation import kept_symbols, outside
 from transformer.data.tokenizer import Tokenizer
 from transformer.model.batch import UNK
 
@@ -35,13 +36,21 @@ def in_capitals(text: str) -> bool:
 
 def with_case_restored(tokenizer: Tokenizer, text: str) -> str:
     """A line in capitals in the case that the vocabulary is best at; sentences begin with a
-    capital."""
+    capital, and symbols of the vocabulary stay as they are."""
     return "".join(_parts(tokenizer, text))
 
 
+def in_upper_case(tokenizer: Tokenizer, text: str) -> str:
+    """A text in capitals, except for symbols of the vocabulary."""
+    return outside(kept_symbols((*tokenizer.symbols, *tokenizer.tags)), str.upper, text)
+
+
 def _parts(tokenizer: Tokenizer, text: str) -> Iterator[str]:
-    place = 0
+    place, kept = 0, kept_symbols(tokenizer.symbols)
+    inside = {place for match in kept.finditer(text) for place in range(*match.span())}
     for match in WORD.finditer(text):
+        if match.start() in inside:
+            continue
         between = text[place : match.start()]
         is_first = not place or bool(SENTENCE_END.search(between))
         yield between
@@ -54,13 +63,13 @@ def _parts(tokenizer: Tokenizer, text: str) -> Iterator[str]:
 def _likeliest(tokenizer: Tokenizer, word: str, is_first: bool) -> str:
     """The best form of a word in capitals; SS may stand for \u00df."""
     lowered = dict.fromkeys((word.lower(), word.lower().replace("ss", "\u00df")))
-    forms = [] if is_first else [*lowered]
-    forms += [*(form[:1].upper() + form[1:] for form in lowered), word]
+    forms = [*lowered, *(form[:1].upper() + form[1:] for form in lowered), word]
     rows, scores = tokenizer.encode(forms), _scores(tokenizer)
 
-    def cost(number: int) -> tuple[int, int, float]:
-        row, margin = rows[number], MARGIN * (forms[number] in lowered)
-        return row.count(UNK), len(row), -sum(scores[token] for token in row) - margin
+    def cost(number: int) -> tuple[int, bool, int, float]:
+        row, is_low = rows[number], forms[number] in lowered
+        score = sum(scores[token] for token in row) + MARGIN * is_low
+        return row.count(UNK), is_low and is_first, len(row), -score
 
     return forms[min(range(len(forms)), key=cost)]
 

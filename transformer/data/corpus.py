@@ -4,12 +4,17 @@ Hugging Face."""
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from types import ModuleType
 
 from transformer.config import DataConfig
 from transformer.data import files, huggingface, tfds_corpus
 from transformer.data.files import Split
+from transformer.data.languages import same_language
 from transformer.errors import UserError
+
+CONVERTED = "marian:"
+"""What data.dataset of a converted run begins with."""
 
 
 def _source(data: DataConfig, split: Split) -> ModuleType:
@@ -17,6 +22,11 @@ def _source(data: DataConfig, split: Split) -> ModuleType:
     `read_pairs`, `fingerprint` and `check`; another source is another module."""
     if getattr(data, f"{split}_files"):
         return files
+    if data.dataset.startswith(CONVERTED):
+        raise UserError(
+            "this run was converted and has no data of its own: name files, such as --test-files "
+            "of eval.py"
+        )
     if data.dataset.startswith(huggingface.PREFIX):
         return huggingface
     if data.dataset:
@@ -50,9 +60,24 @@ def check_corpora(data: DataConfig) -> None:
             f"data.train_weights has {len(data.train_weights)} numbers, but data.train_files names "
             f"{found} corpora: give one number for each corpus"
         )
+    if data.targets:
+        _check_targets(data)
     for split in ("train", "validation", "test"):
         if getattr(data, f"{split}_files") or (data.dataset and split != "test"):
             _source(data, split).check(data, split)
+
+
+def _check_targets(data: DataConfig) -> None:
+    """Raises UserError for a target language without training text, and for one named twice."""
+    for one, other in combinations(data.targets, 2):
+        if same_language(one, other) and one.isalpha() and other.isalpha():
+            raise UserError(f"data.targets: {one} and {other} are the same language: name it once")
+    trained = {files.language_of(data, corpus) for corpus in files.corpora(data, "train")}
+    if lacking := [language for language in data.targets if language not in trained]:
+        raise UserError(
+            f"data.targets: no corpus of data.train_files is in {lacking[0]}: add one, or remove "
+            f"{lacking[0]}"
+        )
 
 
 def fingerprint(data: DataConfig, split: Split) -> str:

@@ -13,7 +13,7 @@ from transformer.data.storage import slices
 from transformer.data.token_store import TokenPairs
 from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
-from transformer.model.batch import EOS
+from transformer.model.batch import EOS, UNK
 
 COVERED = 0.999
 """The fraction of the training targets that are within the limit on the output's length; the
@@ -27,6 +27,9 @@ ENOUGH = 10_000
 
 KNOWN = 0.01
 """The least share of training sources in capitals with which a model knows capitals itself."""
+
+CAPITALS = 100
+"""Sources that tell whether the vocabulary has capitals."""
 
 OWN_CASE = {"tr", "az", "ka"}
 """Turkish and Azerbaijani have two letters i; Georgian is not written in capitals."""
@@ -77,11 +80,14 @@ def restores_case(config: Config, tokenizers: Tokenizers, pairs: TokenPairs) -> 
     the corpus) is in capitals."""
     data = config.data
     languages = {base_of(code) for code in (data.source, data.target, *data.targets)}
-    if data.lowercase or data.upper_case >= KNOWN or languages & OWN_CASE:
+    if data.lowercase or languages & OWN_CASE:
         return False
     numbers = range(min(len(pairs), ENOUGH))
     texts = tokenizers.source.decode([pairs.source[number] for number in numbers])
     untagged = [tokenizers.source.split_tag(text)[1] for text in texts]
+    capitals = tokenizers.source.encode([text.upper() for text in untagged[:CAPITALS]])
+    if data.upper_case >= KNOWN and sum(UNK in row for row in capitals) < len(capitals) / 2:
+        return False
     return sum(map(in_capitals, untagged)) < KNOWN * max(1, len(texts))
 
 

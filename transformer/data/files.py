@@ -20,6 +20,7 @@ from warnings import warn
 
 from transformer.config import DataConfig
 from transformer.data.tables import SEPARATORS, looks_like_header, read_rows
+from transformer.data.tag_names import TAG
 from transformer.errors import UserError
 
 zstd: Any
@@ -116,6 +117,12 @@ def _pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
         tag = f">>{language_of(data, corpus)}<< " if data.targets else ""
         for pair in pairs:
             source, target = reversed(pair) if data.swap_files else pair
+            if tag and (own := TAG.match(source)):
+                raise UserError(
+                    f"{' and '.join(map(str, corpus))}: a source begins with {own[1]}, and "
+                    "data.targets would add a tag before it: remove data.targets, and set "
+                    "data.user_symbols to the tags"
+                )
             yield tag + source if source.strip() else source, target
 
 
@@ -124,13 +131,16 @@ def language_of(data: DataConfig, corpus: Corpus) -> str:
     of news.en-fr.tsv. Raises UserError if the name has none."""
     path = corpus[0] if data.swap_files else corpus[-1]
     codes = "|".join(sorted(map(re.escape, data.targets), key=len, reverse=True))
-    found = re.findall(rf"(?<![^\W_])(?:{codes})(?![^\W_])", path.name)
+    found = re.findall(rf"(?<![^\W_])(?:{codes})(?![^\W_])", path.name, re.IGNORECASE)
     if not found:
+        inner = without_compression(path)
+        stem, ending = (inner.stem, inner.suffix) if is_table(path.name) else (inner.name, "")
+        better = f"{stem}.{data.targets[0]}{ending}{path.name.removeprefix(inner.name)}"
         raise UserError(
             f"data.targets: no part of the name {path.name} is {' or '.join(data.targets)}: rename "
-            f"it, for example to {path.stem}.{data.targets[0]}{path.suffix}"
+            f"it, for example to {better}"
         )
-    return found[-1]
+    return next(code for code in data.targets if code.lower() == found[-1].lower())
 
 
 def as_pair(data: DataConfig, texts: Sequence[str]) -> tuple[str, str]:

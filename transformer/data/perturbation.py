@@ -67,10 +67,11 @@ def perturbed(
         "without_accents": without_accents,
     }[kind]
     last = 1 if kind in ("typos", "without_accents") else len(texts)
-    return (*(_outside(kept, change, text) for text in texts[:last]), *texts[last:])
+    return (*(outside(kept, change, text) for text in texts[:last]), *texts[last:])
 
 
-def _outside(kept: re.Pattern, change: Callable[[str], str], text: str) -> str:
+def outside(kept: re.Pattern, change: Callable[[str], str], text: str) -> str:
+    """The text, changed outside what the group of a pattern matches."""
     parts = kept.split(text)  # every second one is what the group matches
     return "".join(part if number % 2 else change(part) for number, part in enumerate(parts))
 

@@ -115,12 +115,13 @@ def perturbed_set(
         columns = [sources]
     kept, random, texts = kept_symbols(symbols), Random(0), list(zip(*columns))
     neighbours = zip(texts, texts[1:] + texts[:1])
-    changed = zip(*(perturbed(kind, *two, random, kept) for two in neighbours))
-    sources, *translations = map(list, changed)
+    changed = [perturbed(kind, *two, random, kept) for two in neighbours]
+    count = sum(new != old for new, old in zip(changed, texts))
+    sources, *translations = map(list, zip(*changed))
     first, *more = translations or [references]
     return replace(
         test_set,
-        name=f"{test_set.name}, {kind}",
+        name=f"{test_set.name}, {kind} ({count:,} of {len(texts):,} changed)",
         stem=f"{test_set.stem}-{kind}",
         pairs=list(zip(sources, first)),
         more_references=tuple(more),

@@ -114,13 +114,17 @@ class Tokenizer:
         return len(self._names)
 
     @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The user-defined tokens, without the blank before them."""
+        own = (p.piece for p in self._proto.pieces if p.type == p.USER_DEFINED)
+        return tuple(piece.removeprefix(BLANK) for piece in own)
+
+    @cached_property
     def tags(self) -> tuple[str, ...]:
         """The target tags of the vocabulary, such as >>deu<<: a source begins with one of them. The
         piece of a tag includes the blank before it."""
-        named = [name for name in self._names if TAG.fullmatch(name.removeprefix(BLANK))]
-        pieces = self._proto.pieces if named else ()
-        own = {piece.piece for piece in pieces if piece.type == piece.USER_DEFINED}
-        return tuple(name.removeprefix(BLANK) for name in named if name in own)
+        named = {*filter(TAG.fullmatch, (name.removeprefix(BLANK) for name in self._names))}
+        return tuple(symbol for symbol in self.symbols if symbol in named) if named else ()
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """The target tag that a text begins with, "" without one, and the rest of the text."""

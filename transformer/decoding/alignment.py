@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
+from transformer.data.capitals import in_upper_case
 from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.decoding.batches import teacher_forced_batches
 from transformer.decoding.ensemble import Ensemble
@@ -137,7 +138,8 @@ def _by_word(
     whole = [*part.source, *part.rest][part.repeated :]
     source, written = _words(source_side, whole), _words(target_side, target)
     if part.capitals:
-        source, written = (list(map(str.upper, words)) for words in (source, written))
+        source = [in_upper_case(source_side, word) for word in source]
+        written = [in_upper_case(target_side, word) for word in written]
     weights = np.zeros((len(written), len(source)))
     if attention is not None and weights.size:
         pieces = source_side.pieces(part.source[part.repeated :]), target_side.pieces(target)

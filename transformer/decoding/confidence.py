@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transformer.data.capitals import in_upper_case
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import parts_with_targets, word_numbers
 from transformer.decoding.batches import teacher_forced_batches
@@ -69,7 +70,8 @@ def word_log_probs(
             tokens = [token for token in targets[number] if token != EOS]
             words = _by_word(translator.tokenizers.target, tokens, row[: len(tokens)])
             if parts[number].capitals:
-                words = [word._replace(text=word.text.upper()) for word in words]
+                target_side = translator.tokenizers.target
+                words = [Word(in_upper_case(target_side, one.text), one.log_prob) for one in words]
             of_part[number] = words
     found_words: list[list[Word]] = [[] for _ in sentences]
     for number, part in enumerate(parts):

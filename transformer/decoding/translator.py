@@ -16,7 +16,7 @@ from jax import Array
 from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
-from transformer.data.capitals import in_capitals, with_case_restored
+from transformer.data.capitals import in_capitals, in_upper_case, with_case_restored
 from transformer.data.tags import read_source
 from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
@@ -229,8 +229,8 @@ def _texts(translator: Translator, part: Part, rows: Sequence[Sequence[int]]) ->
         texts = [continued(part.typed, one_line(known), text) for text in texts]
     if not part.capitals:
         return texts
-    typed = len(part.typed)
-    return [text[:typed] + text[typed:].upper() for text in texts]
+    typed, target = len(part.typed), translator.tokenizers.target
+    return [text[:typed] + in_upper_case(target, text[typed:]) for text in texts]
 
 
 def split(

@@ -7,7 +7,9 @@ norms, and no logit for the padding token.
 """
 
 import math
+import os
 import re
+import tokenize
 import zipfile
 import zlib
 from dataclasses import replace
@@ -61,15 +63,16 @@ ENCODINGS = [POSITIONS.format(stack) for stack in ("encoder", "decoder")]
 LINEAR = re.compile(r"_W[qkvo12]?$")
 """Arrays that are transposed there: [inputs, outputs]."""
 
+READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""By the version of an array's header."""
+
 BROKEN = (
-    OSError,
-    ValueError,
-    KeyError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    NotImplementedError,
-)
+    OSError, ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError, SyntaxError,
+    AttributeError, TypeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+)  # fmt: skip
 """Errors of reading a damaged file."""
 
 
@@ -87,7 +90,8 @@ def read_npz(path: Path, vocabularies: tuple[Path, ...], source: str, target: st
     Raises UserError for what is damaged, and for a model that ours cannot represent.
     """
     search = (path if path.is_dir() else path.parent) / "decoder.yml"
-    settings = read_yaml(checked(search).read_bytes(), search) if search.exists() else {}
+    has_search = os.path.lexists(search)  # a link to nowhere was meant to hold some settings
+    settings = read_yaml(checked(search).read_bytes(), search) if has_search else {}
     path = _weights_file(path, listed_names(settings, "models", search))
     arrays = _open(path)
     options = read_options(_array(arrays, OPTIONS, path).tobytes().rstrip(b"\0"), path)
@@ -96,9 +100,18 @@ def read_npz(path: Path, vocabularies: tuple[Path, ...], source: str, target: st
     names = listed_names(settings, "vocabs", search)
     named = vocabularies or tuple(path.parent / Path(name).name for name in names)
     models, pieces = read_vocabularies(named, options.rows, path.parent)
+    if options.has_one_table and pieces[0] != pieces[1]:
+        raise UserError(
+            f"{path} has one table of embeddings for both sides, so the source and the target must "
+            "have the same vocabulary"
+        )
     rows = 0
     if options.learns_positions:
-        rows = len(_array(arrays, LEARNED_POSITIONS, path))
+        rows = len(np.atleast_1d(_array(arrays, LEARNED_POSITIONS, path)))
+        if rows < 2:
+            raise UserError(
+                f"{path}: {LEARNED_POSITIONS} has {rows} row, but must have two or more"
+            )
     model = model_config(options, (len(pieces[0].order), len(pieces[1].order)), rows)
     tokenizers = Tokenizers(
         *(PieceTokenizer(one, vocabulary=own) for one, own in zip(models, pieces))
@@ -153,8 +166,7 @@ def _array(arrays: np.lib.npyio.NpzFile, name: str, file: Path) -> np.ndarray:
     try:
         member = f"{name}.npy"
         with arrays.zip.open(member) as header:
-            np.lib.format.read_magic(header)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(header)
+            shape, _, dtype = READERS[np.lib.format.read_magic(header)](header)
             held = arrays.zip.getinfo(member).file_size - header.tell()
         if math.prod(shape) * dtype.itemsize != held:
             raise ValueError(f"its shape {shape} is not that of {held:,} bytes")

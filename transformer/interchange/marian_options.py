@@ -5,8 +5,12 @@ any other is refused by its name. Marian writes those of src/models/encoder_deco
 (https://github.com/marian-nmt/marian-dev).
 """
 
+import math
+import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +68,8 @@ WITHOUT_EFFECT_IN_SEARCH = {
     "max-length", "max-length-crop", "version", "weights", "word-scores", "seed", "optimize",
 }  # fmt: skip
 """Settings of decoder.yml without effect on translations, and those that name files."""
+
+DECIMAL = re.compile(r"\d{1,9}(\.\d{0,9})?")
 
 USED_IN_SEARCH = {"beam-size", "normalize", "allow-unk", "max-length-factor"}
 
@@ -128,10 +134,19 @@ def read_options(text: bytes, file: Path) -> Options:
     rows = fields.get("dim-vocabs")
     if not isinstance(rows, list) or len(rows) != 2:
         raise _refused(file, "dim-vocabs", rows, ("two sizes",))
-    width = fields.get("transformer-decoder-dim-ffn", "0")
-    if width not in ("0", fields["transformer-dim-ffn"]):
-        raise _refused(file, "transformer-decoder-dim-ffn", width, (fields["transformer-dim-ffn"],))
-    target, source, every = (fields.get(name) == "true" for name in TIED)
+    of_decoder = fields.get("transformer-decoder-dim-ffn", "0")
+    if of_decoder not in ("0", fields["transformer-dim-ffn"]):
+        only = (fields["transformer-dim-ffn"],)
+        raise _refused(file, "transformer-decoder-dim-ffn", of_decoder, only)
+    target, source, every = (_flag(file, fields, name) for name in TIED)
+    learned = [_flag(file, fields, name) for name in LEARNED]
+    learns_positions = any(learned)
+    width, heads = sizes[0], sizes[3]
+    if width % heads or (not learns_positions and (width % 2 or width < 4)):
+        raise UserError(
+            f"{file}: the option dim-emb is {width}, but must be an even multiple of "
+            f"transformer-heads ({heads}), and at least 4"
+        )
     has_one_table = source or every
     is_output = target or every
     return Options(
@@ -140,9 +155,17 @@ def read_options(text: bytes, file: Path) -> Options:
         norm=NORMS[processing],
         tying="none" if not is_output else "all" if has_one_table else "target",
         has_one_table=has_one_table,
-        learns_positions=any(fields.get(name) == "true" for name in LEARNED),
+        learns_positions=learns_positions,
         rows=(_size(file, "dim-vocabs", rows[0]), _size(file, "dim-vocabs", rows[1])),
     )
+
+
+def _flag(file: Path, fields: Mapping[str, Any], name: str) -> bool:
+    """An option that is true or false, by default false."""
+    value = fields.get(name, "false")
+    if value not in ("true", "false"):
+        raise _refused(file, name, value, ("true", "false"))
+    return value == "true"
 
 
 def _size(file: Path, name: str, value: object) -> int:
@@ -153,9 +176,8 @@ def _size(file: Path, name: str, value: object) -> int:
 
 def _refused(file: Path, name: str, value: object, values: tuple[str, ...]) -> UserError:
     supported = f" (supported: {' or '.join(filter(None, values))})" if values else ""
-    return UserError(
-        f"{file}: the option {name} is {value!r:.60}, which is not supported{supported}"
-    )
+    shown = reprlib.repr(value)
+    return UserError(f"{file}: the option {name} is {shown}, which is not supported{supported}")
 
 
 def model_config(options: Options, rows: tuple[int, int], positions: int) -> ModelConfig:
@@ -195,19 +217,28 @@ def decode_config(settings: Mapping[str, Any], file: Path) -> DecodeConfig:
     for name, value in settings.items():
         if name not in USED_IN_SEARCH | WITHOUT_EFFECT_IN_SEARCH and value not in OFF:
             raise _refused(file, name, value, ())
-    unknown = () if settings.get("allow-unk") == "true" else (UNK,)
+    unknown = () if _flag(file, settings, "allow-unk") else (UNK,)
     if not settings:
         return DecodeConfig(forbidden=unknown)
-    normalise = settings.get("normalize", "0")
-    try:
-        return DecodeConfig(
-            beam_size=int(settings.get("beam-size", MARIANS_BEAM)),
-            alpha=float({"true": 1, "false": 0}.get(normalise, normalise)),
-            normalisation="length",
-            stop="full",
-            forbidden=unknown,
-            length_ratio=max(float(settings.get("max-length-factor", MARIANS_RATIO)), 1.0),
-            longest_target=MOST_POSITIONS,
-        )
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{file}: {one_line(error)}") from error
+    number = partial(_number, file, settings)
+    return DecodeConfig(
+        beam_size=int(number("beam-size", MARIANS_BEAM, range(1, 1001))),
+        alpha=number("normalize", 0.0, range(11)),
+        normalisation="length",
+        stop="full",
+        forbidden=unknown,
+        length_ratio=max(number("max-length-factor", MARIANS_RATIO, range(1001)), 1.0),
+        longest_target=MOST_POSITIONS,
+    )
+
+
+def _number(
+    file: Path, settings: Mapping[str, Any], name: str, default: float, limits: range
+) -> float:
+    """A setting of decoder.yml that is a number within these limits."""
+    text = settings.get(name, str(default))
+    text = {"true": "1", "false": "0"}.get(text, text) if isinstance(text, str) else ""
+    value = float(text) if DECIMAL.fullmatch(text) else math.nan
+    if not limits[0] <= value <= limits[-1] or (isinstance(default, int) and value % 1):
+        raise _refused(file, name, settings[name], (f"{limits[0]} to {limits[-1]:,}",))
+    return value

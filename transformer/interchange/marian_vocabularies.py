@@ -12,6 +12,9 @@ from transformer.errors import UserError, one_line
 from transformer.interchange.marian_options import read_yaml
 from transformer.interchange.weights import checked
 
+MOST_DIFFERENCE = 0.02
+"""Of the number of pieces from that of rows, as a share: other vocabularies differ more."""
+
 END, UNKNOWN = "</s>", "<unk>"
 
 
@@ -21,13 +24,14 @@ def read_vocabularies(
     """The SentencePiece models of both sides, and their pieces; `rows`: the sizes of the tables of
     embeddings. Raises UserError for files that are missing or damaged."""
     if len(files) not in (1, 2):
+        given = f"{len(files)} vocabularies are given: " if files else ""
         raise UserError(
-            f"{folder}: name the vocabularies of source and target with --vocabularies, such as "
+            f"{folder}: {given}name those of source and target with --vocabularies, such as "
             "vocab.yml, or vocab.en.spm vocab.de.spm"
         )
     models, pieces = [], []
     for side, file, count in zip(("source", "target"), (files[0], files[-1]), rows):
-        is_model = file.suffix == ".spm"
+        is_model = file.suffix in (".spm", ".model")
         model = checked(file if is_model else folder / f"{side}.spm")
         models.append(load_tokenizer(model).model)
         ids = _ids_of_model(models[-1]) if is_model else _ids_of_list(checked(file))
@@ -38,6 +42,8 @@ def read_vocabularies(
 def _pieces(ids: dict[str, int], rows: int, file: Path) -> Pieces:
     """The pieces of a table of embeddings with `rows`, and one more, for the zeros that a
     translation begins with. Pieces beyond the table are unknown to Marian too."""
+    if abs(len(ids) - rows) > rows * MOST_DIFFERENCE:
+        raise UserError(f"{file} has {len(ids):,} pieces, but the model has {rows:,} rows for them")
     names: list[str | None] = [None] * rows
     for name, number in ids.items():
         if number < 0 or (number < rows and names[number] is not None):
