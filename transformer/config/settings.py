@@ -238,7 +238,8 @@ class DataConfig:
     """Share of the training pairs whose source has no accents and umlauts (Latin and Greek)."""
     merged: Fraction = 0.0
     """Share of the training pairs that are read as one with the pair after them: two sentences
-    that were not split."""
+    that were not split, or have one context (Tiedemann and Scherrer, 2017,
+    https://aclanthology.org/W17-4811/)."""
     cut: Fraction = 0.0
     """Share of the training pairs that end where a clause ends, if source and target have the same
     commas, colons and semicolons."""
