@@ -136,7 +136,7 @@ MISTAKES = [
     (f"{SMALL} --data.targets de {DATASET} phrasebook/en_de", ["data.targets (de) needs files"]),
     (
         f"{SMALL} --data.targets de --data.train-files two.en two.en",
-        ["data.targets: no part of the name two.en is de", "two.de.en"],
+        ["data.targets: no part of the name two.en is de", "two.en.de"],
     ),
     (
         f"{SMALL} --data.targets en --data.target en --data.train-files two.en two.en "

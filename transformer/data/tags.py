@@ -30,11 +30,8 @@ def target_tag(tokenizer: Tokenizer, code: str) -> str:
 
 
 def with_tag(tokenizer: Tokenizer, text: str, tag: str) -> str:
-    """The text, beginning with this tag. Raises UserError if it begins with another one, or with
-    one that the vocabulary lacks."""
+    """The text, beginning with this tag. Raises UserError if it begins with another one."""
     own, _ = tokenizer.split_tag(text)
-    if tag and not own and (unknown := TAG.match(text)):
-        tag_of(tokenizer.tags, unknown[1])
     if tag and own and own != tag:
         raise UserError(f"'target' asks for {tag}, but a text begins with {own}")
     return text if own else tag + text
