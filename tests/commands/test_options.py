@@ -84,7 +84,7 @@ def test_eval_compares_looks_closer_and_shows_what_it_kept(config, undisturbed):
     )  # fmt: skip
     assert several.count("nrefs:2") == 30 and several.count("tok:char") == 6
     *_, head, plain, upper, typos = several.splitlines()
-    assert head.split()[:2] == ["BLEU", "chrF2++"] and ", upper_case " in upper
+    assert head.split()[:2] == ["BLEU", "chrF2"] and ", upper_case " in upper
     assert ", typos " in typos and len(plain) == len(upper) == len(typos) == len(head)
     assert "references have 4 words" in shown and "references have 4 words" not in several
     scores = said("eval.py", undisturbed, "--scores")
