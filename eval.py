@@ -99,12 +99,7 @@ def score_test_set(
 
 def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     """The test sets that the command names, or the split."""
-    from transformer.data.test_sets import (
-        in_files,
-        of_sacrebleu,
-        split_of,
-        with_references,
-    )
+    from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
     from transformer.errors import UserError
 
     of_translators = ("compare", "confidence", "lowercased", "details", "sacrebleu", "references")

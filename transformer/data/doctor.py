@@ -20,7 +20,7 @@ from transformer.data.buckets import BatchPlan, make_plan
 from transformer.data.corpus import check_corpora, read_pairs
 from transformer.data.size import corpus_size, most_common, script_of
 from transformer.data.summary import MARKS, processing_of, sample_of
-from transformer.data.tag_names import TAG
+from transformer.data.tag_names import parse_tag
 from transformer.data.token_store import TokenPairs, cut, encode_pairs
 from transformer.data.tokenizer import Tokenizer
 from transformer.data.vocabularies import Tokenizers
@@ -119,7 +119,7 @@ class Report:
         for side, text in zip(self.sides, texts):
             self.characters[side].update(text)
         self.scripts.append(tuple(map(script_of, texts)))
-        self.tags.append(tag[1] if (tag := TAG.match(texts[0])) else "")
+        self.tags.append(parse_tag(texts[0])[0])
         self.lengths.extend(len(text.strip()) for text in texts)
         key, line = _key(*pair), " | ".join(texts)
         for name in self._problems(texts, key):
@@ -131,7 +131,7 @@ class Report:
             yield EMPTY
         if hash(key) in self.keys:
             yield REPEATED
-        if self.is_paired and TAG.sub("", key[0], count=1).strip() == key[1] > "":
+        if self.is_paired and parse_tag(key[0])[1].strip() == key[1] > "":
             yield EQUAL
         if any(map(_is_strange, "".join(texts))):
             yield STRANGE

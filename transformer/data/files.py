@@ -20,7 +20,7 @@ from warnings import warn
 
 from transformer.config import DataConfig
 from transformer.data.tables import SEPARATORS, looks_like_header, read_rows
-from transformer.data.tag_names import TAG
+from transformer.data.tag_names import parse_tag
 from transformer.errors import UserError
 
 zstd: Any
@@ -117,9 +117,9 @@ def _pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
         tag = f">>{language_of(data, corpus)}<< " if data.targets else ""
         for pair in pairs:
             source, target = reversed(pair) if data.swap_files else pair
-            if tag and (own := TAG.match(source)):
+            if tag and (own := parse_tag(source)[0]):
                 raise UserError(
-                    f"{' and '.join(map(str, corpus))}: a source begins with {own[1]}, and "
+                    f"{' and '.join(map(str, corpus))}: a source begins with {own}, and "
                     "data.targets would add a tag before it: remove data.targets, and set "
                     "data.user_symbols to the tags"
                 )

@@ -7,7 +7,7 @@ from random import Random
 
 from transformer.config import DataConfig
 from transformer.config.settings import Perturbation
-from transformer.data.tag_names import TAG
+from transformer.data.tag_names import parse_tag
 
 Texts = tuple[str, ...]
 """A source and its translations, if it has any."""
@@ -119,11 +119,10 @@ def _merged(texts: Texts, following: Texts) -> Texts:
     alone before an empty text, and before one with another tag."""
     joined = []
     for first, second in zip(texts, following):
-        tags = [match[1] if (match := TAG.match(text)) else "" for text in (first, second)]
-        rest = TAG.sub("", second, count=1).lstrip() if tags[1] else second.lstrip()
-        if tags[0] != tags[1] or not rest:
+        (tag, _), (other, rest) = map(parse_tag, (first, second))
+        if tag != other or not rest.lstrip():
             return texts
-        joined.append(_joined(first, rest))
+        joined.append(_joined(first, rest.lstrip()))
     return tuple(joined) or texts
 
 

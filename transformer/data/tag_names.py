@@ -9,6 +9,12 @@ TAG = re.compile(r"[\s\ufeff]*(>>[\w@-]+<<)")
 """A target tag at the beginning of a text, after spaces or a byte order mark."""
 
 
+def parse_tag(text: str) -> tuple[str, str]:
+    """What looks like a target tag at the beginning of a text, "" without one, and the rest."""
+    found = TAG.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
 @lru_cache(maxsize=1024)
 def named_tag(tags: tuple[str, ...], name: str) -> str:
     """The tag of this name, or the only one of the same language, as >>deu<< for >>de<<; otherwise

@@ -5,7 +5,7 @@ import difflib
 import warnings
 from collections.abc import Sequence
 
-from transformer.data.tag_names import TAG, code_of, named_tag
+from transformer.data.tag_names import code_of, named_tag, parse_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import UserError
 
@@ -60,8 +60,8 @@ def read_source(tokenizer: Tokenizer, text: str) -> tuple[str, str]:
     if not rest.strip():
         return "", ""
     if not tag:
-        if found := TAG.match(text):
-            tag_of(tags, found[1])
+        if unknown := parse_tag(text)[0]:
+            tag_of(tags, unknown)
         warnings.warn(
             "a text has no target tag, so the model chooses the language: begin each text with a "
             f"target tag of the model ({known_tags(tags)})",

@@ -14,7 +14,7 @@ from typing import Any
 import sentencepiece
 
 from transformer.config import DataConfig
-from transformer.data.tag_names import TAG, named_tag
+from transformer.data.tag_names import TAG, named_tag, parse_tag
 from transformer.errors import UserError
 from transformer.machine.signals import ended_by_interrupts
 from transformer.model.batch import BOS, EOS, PAD, UNK
@@ -128,10 +128,9 @@ class Tokenizer:
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """The target tag that a text begins with, "" without one, and the rest of the text."""
-        found = TAG.match(text)
-        if found and (tag := named_tag(self.tags, found[1])):
-            return tag, text[found.end() :]
-        return "", text
+        name, rest = parse_tag(text)
+        tag = named_tag(self.tags, name) if name else ""
+        return (tag, rest) if tag else ("", text)
 
     @cached_property
     def digest(self) -> str:

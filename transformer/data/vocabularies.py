@@ -15,6 +15,7 @@ from transformer.data.perturbation import with_cases
 from transformer.data.piece_tokenizer import PieceTokenizer, load_pieces, save_pieces
 from transformer.data.progress import Log, quiet, with_progress
 from transformer.data.tag_names import named_tag
+from transformer.data.tags import known_tags
 from transformer.data.tokenizer import (
     LONGEST_PIECE,
     Tokenizer,
@@ -121,7 +122,7 @@ def check_targets(data: DataConfig, tokenizers: Tokenizers) -> None:
     tags = tokenizers.source.tags
     for language in data.targets:
         if not named_tag(tags, f">>{language}<<"):
-            known = f"its tags are {' '.join(tags)}" if tags else "it has no target tags"
+            known = known_tags(tags) if tags else "it has no target tags"
             raise UserError(
                 f"data.targets: the source vocabulary has no token >>{language}<<; {known}: train "
                 "another vocabulary, or name other languages"

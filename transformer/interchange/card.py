@@ -5,9 +5,9 @@ from pathlib import Path
 
 from transformer.config import Config
 from transformer.config.settings import by_name
+from transformer.data.corpus import CONVERTED
 from transformer.data.languages import base_of
 from transformer.evaluation.records import table
-from transformer.interchange.model import ORIGIN
 
 
 def model_card(run: Path, config: Config, tags: Sequence[str] = ()) -> str:
@@ -18,8 +18,8 @@ def model_card(run: Path, config: Config, tags: Sequence[str] = ()) -> str:
     corpus = data.dataset or ", ".join(data.train_files)
     sections = ("model.", "optimizer.", "train.", "decode.")
     origin = f"trained with functional-transformer on {corpus}"
-    if corpus.startswith(ORIGIN):  # no setting of training is known
-        origin = f"converted by functional-transformer from {corpus.removeprefix(ORIGIN)}"
+    if corpus.startswith(CONVERTED):  # no setting of training is known
+        origin = f"converted by functional-transformer from {corpus.removeprefix(CONVERTED)}"
         sections = ("model.", "decode.")
     example = f"{tags[0]} A sentence." if tags else "A sentence."
     each = f"\nEach text begins with a target tag: {' '.join(tags)}\n" if tags else ""

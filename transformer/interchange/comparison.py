@@ -12,7 +12,7 @@ import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from transformer.config import DataConfig
-from transformer.data.corpus import read_pairs
+from transformer.data.corpus import CONVERTED, read_pairs
 from transformer.data.files import file_lines
 from transformer.data.tokenizer import BLANK
 from transformer.decoding.batches import longest_output
@@ -22,7 +22,6 @@ from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import open_translator, search, token_names
-from transformer.interchange.model import ORIGIN
 from transformer.model.batch import EOS
 from transformer.runs.load import Run
 
@@ -77,7 +76,7 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
         sources, references = sides if len(sides) == 2 else (sides[0], [])
         return Sample([*map(one_line, sources[:count])], references[:count])
     try:
-        if data.dataset.startswith(ORIGIN):
+        if data.dataset.startswith(CONVERTED):
             raise UserError("the run has no data of its own")
         pairs = list(islice(read_pairs(data, "validation"), count))
     except UserError as error:

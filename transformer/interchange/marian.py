@@ -28,7 +28,7 @@ from transformer.interchange.marian_weights import (
     read_params,
     write_params,
 )
-from transformer.interchange.model import ORIGIN, load_translator, longest_sequence
+from transformer.interchange.model import load_translator, longest_sequence, origin_of
 from transformer.interchange.standalone import standalone_model, tag_piece
 from transformer.interchange.weights import (
     checked,
@@ -83,7 +83,7 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
     config = Config(
         model=model,
         data=DataConfig(
-            dataset=ORIGIN + "".join(c if c.isprintable() else "?" for c in folder.resolve().name),
+            dataset=origin_of(folder),
             source=_language(source or tokens.get("source_lang") or "source"),
             target=_language(target or tokens.get("target_lang") or "target"),
             shared_vocabulary=shares_pieces,

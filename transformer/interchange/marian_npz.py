@@ -23,10 +23,10 @@ from transformer.data.piece_tokenizer import PieceTokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.errors import UserError, one_line
 from transformer.interchange.marian_options import (
+    MOST_POSITIONS,
     Options,
     decode_config,
     listed_names,
-    model_config,
     read_options,
     read_yaml,
 )
@@ -42,7 +42,7 @@ from transformer.interchange.marian_weights import (
     ParameterMapping,
     read_params,
 )
-from transformer.interchange.model import ORIGIN
+from transformer.interchange.model import origin_of
 from transformer.interchange.weights import Shapes, checked
 from transformer.runs.load import Run
 
@@ -95,7 +95,7 @@ def read_npz(path: Path, vocabularies: tuple[Path, ...], source: str, target: st
     path = _weights_file(path, listed_names(settings, "models", search))
     arrays = _open(path)
     options = read_options(_array(arrays, OPTIONS, path).tobytes().rstrip(b"\0"), path)
-    if max(options.encoder_layers, options.decoder_layers) > len(arrays):
+    if max(options.model.encoder_layers, options.model.decoder_layers) > len(arrays):
         raise UserError(f"{path} has fewer layers than its options say")
     names = listed_names(settings, "vocabs", search)
     named = vocabularies or tuple(path.parent / Path(name).name for name in names)
@@ -112,7 +112,12 @@ def read_npz(path: Path, vocabularies: tuple[Path, ...], source: str, target: st
             raise UserError(
                 f"{path}: {LEARNED_POSITIONS} has {rows} row, but must have two or more"
             )
-    model = model_config(options, (len(pieces[0].order), len(pieces[1].order)), rows)
+    model = replace(
+        options.model,
+        source_vocab_size=len(pieces[0].order),
+        target_vocab_size=len(pieces[1].order),
+        max_positions=rows or MOST_POSITIONS,
+    )
     tokenizers = Tokenizers(
         *(PieceTokenizer(one, vocabulary=own) for one, own in zip(models, pieces))
     )
@@ -120,7 +125,7 @@ def read_npz(path: Path, vocabularies: tuple[Path, ...], source: str, target: st
     config = Config(
         model=model,
         data=DataConfig(
-            dataset=ORIGIN + "".join(c if c.isprintable() else "?" for c in path.resolve().name),
+            dataset=origin_of(path),
             source=source or "source",
             target=target or "target",
             shared_vocabulary=pieces[0] == pieces[1],
@@ -238,7 +243,7 @@ class MarianArrays:
             return f"{LOGITS}_b"
         if name == OUTPUT:
             return f"{LOGITS}_W" if f"{LOGITS}_W" in self._arrays else f"{LOGITS}_Wt"
-        suffix = "_pre" if self._options.norm == "pre" else ""
+        suffix = "_pre" if self._options.model.norm == "pre" else ""
         _, stack, *rest, part, kind = name.split(".")
         if not rest:  # the norm after a stack
             return f"{stack}_top_ln_{NORM[kind]}"

@@ -43,7 +43,11 @@ NORMS: dict[tuple[str, str, str], Literal["post", "pre"]] = {
 
 PROCESSING = ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top")
 
-SIZES = ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn")
+SIZES = {
+    "dim-emb": "d_model", "enc-depth": "encoder_layers", "dec-depth": "decoder_layers",
+    "transformer-heads": "num_heads", "transformer-dim-ffn": "d_ff",
+}  # fmt: skip
+"""Options that are sizes, and our setting for each."""
 
 TIED = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
 
@@ -82,16 +86,10 @@ OFF = ("", "0", "0.0", "false", "none", "~", "null", [], [""])
 
 @dataclass(frozen=True)
 class Options:
-    """What is used of the options of a model; `rows`: the sizes of its tables of embeddings."""
+    """What is used of the options of a model: `model` without what vocabularies and positions say,
+    and the sizes of its tables of embeddings, `rows`."""
 
-    d_model: int
-    encoder_layers: int
-    decoder_layers: int
-    num_heads: int
-    d_ff: int
-    activation: str
-    norm: Literal["post", "pre"]
-    tying: Literal["all", "target", "none"]
+    model: ModelConfig
     has_one_table: bool
     learns_positions: bool
     rows: tuple[int, int]
@@ -149,15 +147,19 @@ def read_options(text: bytes, file: Path) -> Options:
         )
     has_one_table = source or every
     is_output = target or every
-    return Options(
-        *sizes,
-        activation=fields.get("transformer-ffn-activation", "swish"),
+    model = ModelConfig(
+        **dict(zip(SIZES.values(), sizes)),
         norm=NORMS[processing],
+        norm_epsilon=EPSILON,
+        activation=fields.get("transformer-ffn-activation", "swish"),
+        attention_bias=True,
+        output_bias=True,
         tying="none" if not is_output else "all" if has_one_table else "target",
-        has_one_table=has_one_table,
-        learns_positions=learns_positions,
-        rows=(_size(file, "dim-vocabs", rows[0]), _size(file, "dim-vocabs", rows[1])),
+        embedding_scale=not learns_positions,
+        positions="learned",
     )
+    rows = _size(file, "dim-vocabs", rows[0]), _size(file, "dim-vocabs", rows[1])
+    return Options(model, has_one_table, learns_positions, rows)
 
 
 def _flag(file: Path, fields: Mapping[str, Any], name: str) -> bool:
@@ -178,29 +180,6 @@ def _refused(file: Path, name: str, value: object, values: tuple[str, ...]) -> U
     supported = f" (supported: {' or '.join(filter(None, values))})" if values else ""
     shown = reprlib.repr(value)
     return UserError(f"{file}: the option {name} is {shown}, which is not supported{supported}")
-
-
-def model_config(options: Options, rows: tuple[int, int], positions: int) -> ModelConfig:
-    """The shape of the model; `rows`: the sizes of our vocabularies, `positions`: the rows of its
-    table of positions, or 0."""
-    return ModelConfig(
-        source_vocab_size=rows[0],
-        target_vocab_size=rows[1],
-        encoder_layers=options.encoder_layers,
-        decoder_layers=options.decoder_layers,
-        d_model=options.d_model,
-        num_heads=options.num_heads,
-        d_ff=options.d_ff,
-        norm=options.norm,
-        norm_epsilon=EPSILON,
-        activation=options.activation,
-        attention_bias=True,
-        output_bias=True,
-        tying=options.tying,
-        embedding_scale=not options.learns_positions,
-        positions="learned",
-        max_positions=positions or MOST_POSITIONS,
-    )
 
 
 def listed_names(settings: Mapping[str, Any], name: str, file: Path) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from transformer.config import Config
 from transformer.config.files import to_json
 from transformer.config.rules import check
+from transformer.data.corpus import CONVERTED
 from transformer.data.vocabularies import load_tokenizers, save_tokenizers
 from transformer.errors import UserError, one_line
 from transformer.interchange.weights import checked, load_weights, save_weights
@@ -16,8 +17,11 @@ from transformer.runs.folder import load_run_config
 from transformer.runs.load import Run, load_run
 
 WEIGHTS = "model.safetensors"
-ORIGIN = "marian:"
-"""Precedes the name of a folder where a run without data would name its data set."""
+
+
+def origin_of(path: Path) -> str:
+    """What a run that was converted from a file or folder names as its data set."""
+    return CONVERTED + "".join(c if c.isprintable() else "?" for c in path.resolve().name)
 
 
 @contextmanager

@@ -275,13 +275,14 @@ def _translations(
     if options.nbest > 1:
         for answer, best in zip(answers, found):
             answer["nbest"] = [_with_scores(one, "score", "log_prob") for one in best]
+    tokens = [best.tokens for best, *_ in found]
     if options.confidence:
-        known = words_with_confidence(translator, texts, [best.tokens for best, *_ in found])
+        known = words_with_confidence(translator, texts, tokens)
         for answer, words in zip(answers, known):
             answer["confidence"] = round(mean_confidence(words), 4)
             answer["words"] = [[word, round(confidence, 4)] for word, confidence in words]
     if options.attention:
-        attention = word_attention(translator, texts, [best.tokens for best, *_ in found])
+        attention = word_attention(translator, texts, tokens)
         for answer, parts in zip(answers, attention):
             answer["attention"] = [
                 part._asdict() | {"weights": part.weights.round(3).tolist()} for part in parts
