@@ -87,8 +87,14 @@ def to_marian(command: convert_line.ToMarian) -> None:
 
 
 def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
+    from transformer.decoding.shortlist import read_lexicon
     from transformer.interchange.comparison import compare, read_sample
-    from transformer.interchange.ctranslate2 import not_carried, require, save_translator
+    from transformer.interchange.ctranslate2 import (
+        not_carried,
+        require,
+        save_translator,
+        save_vocabulary_map,
+    )
     from transformer.interchange.marian import load_any
     from transformer.interchange.model import new_output
 
@@ -97,6 +103,9 @@ def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
         model = load_any(command.run, command.checkpoint)
         tag = chosen_tag(model, command.target)
         save_translator(model, folder, command.quantization, tag)
+        if command.shortlist:
+            lexicon = read_lexicon(command.run, model.config, "--shortlist")
+            save_vocabulary_map(model, lexicon, command.shortlist, folder)
         if command.sentences:
             sample = read_sample(model.config.data, command.sample, command.sentences)
             if sample:

@@ -6,6 +6,7 @@ it. `--compare` says which of two translators is better, `--scores` shows what h
 """
 
 import signal
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -32,7 +33,6 @@ def main(words: list[str]) -> None:
         print(kept.replace("\\|", "|"))
         return
 
-    from transformer.decoding.translator import make_translator
     from transformer.evaluation.scores import check_metrics
     from transformer.machine import devices
     from transformer.runs.load import load_run
@@ -46,7 +46,7 @@ def main(words: list[str]) -> None:
 
     # The model, and another one.
     run = load_run(command.run, command.checkpoint, config)
-    translator = make_translator(config, run.params, run.tokenizers) if translates else None
+    translator = translator_of(command.run, run) if translates else None
     other = load_other(command, config, words) if command.compare else None
     if command.confidence and command.split == "validation":
         fit_confidence(command, translator, test_sets)
@@ -210,6 +210,17 @@ def words_beside(translator, texts):
     return partial(judged, references=[*zip(*columns)])
 
 
+def translator_of(folder: Path, run):
+    """How the model of a run translates, with the run's lexicon if it has shortlists."""
+    from dataclasses import replace
+
+    from transformer.decoding.shortlist import load_lexicon
+    from transformer.decoding.translator import make_translator
+
+    translator = make_translator(run.config, run.params, run.tokenizers)
+    return replace(translator, lexicon=load_lexicon(folder, run.config))
+
+
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     """The translator of --compare, and what it is. It searches by the settings of its own run,
     except for those on the command line."""
@@ -217,7 +228,6 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
 
     from transformer.config.rules import check
     from transformer.data.languages import translates_alike
-    from transformer.decoding.translator import make_translator
     from transformer.errors import UserError
     from transformer.runs.folder import load_run_config
     from transformer.runs.load import load_run
@@ -234,7 +244,7 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     run = load_run(folder, checkpoint, other)
     search = f"beam {other.decode.beam_size}, alpha {other.decode.alpha}"
     label = f"{folder}, checkpoint {run.label}, {search}"
-    return make_translator(other, run.params, run.tokenizers), label
+    return translator_of(folder, run), label
 
 
 def compare_with(other: tuple, command: EvalCommand, translations: list[str], references) -> dict:

@@ -42,6 +42,7 @@ def main(words: list[str]) -> None:
     from transformer.commands.glossary import load_glossary
     from transformer.data.tags import target_tag
     from transformer.decoding.confidence import load_temperature
+    from transformer.decoding.shortlist import load_lexicon
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
 
@@ -51,7 +52,8 @@ def main(words: list[str]) -> None:
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
     temperature = load_temperature(command.run, command.checkpoint)
-    translator = replace(translator, glossary=glossary, temperature=temperature)
+    lexicon = load_lexicon(command.run, config)
+    translator = replace(translator, glossary=glossary, temperature=temperature, lexicon=lexicon)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",
         file=sys.stderr,

@@ -42,6 +42,7 @@ from transformer.config import Config
 from transformer.config.files import load_config
 from transformer.config.rules import check
 from transformer.config.settings import Positive
+from transformer.decoding.batches import SearchInput
 from transformer.decoding.continuous import search_until_pause
 from transformer.decoding.ensemble import Ensemble
 from transformer.decoding.search import BeamSearch
@@ -140,7 +141,7 @@ def lowered_search(mesh: Mesh, config: Config, length: int, platform: str) -> ja
     source = jax.ShapeDtypeStruct((settings.batch_sentences, length), jnp.int32)
 
     def search(params, source):
-        state = begin_search((model,), settings, (params,), source)
+        state = begin_search((model,), settings, (params,), SearchInput(source))
         state = state.replace(cache=tuple(map(grow, state.cache)))
         return search_until_pause(Ensemble((model,), (params,)), BeamSearch(settings), state)[1]
 

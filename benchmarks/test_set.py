@@ -45,9 +45,11 @@ from transformer.data.vocabularies import Tokenizers, load_tokenizers
 from transformer.decoding import batches
 from transformer.decoding import translator as ours
 from transformer.decoding.scoring import log_probabilities
+from transformer.decoding.shortlist import load_lexicon
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import (
+    Search,
     Translator,
     model_spec,
     open_translator,
@@ -168,6 +170,7 @@ def build_ours(work: Work, dtype: Literal["float32", "bfloat16"]) -> Callable[[]
     config = replace(work.config, decode=replace(work.config.decode, dtype=dtype))
     run = load_run(work.run, work.checkpoint, config)
     translator = ours.make_translator(config, run.params, run.tokenizers)
+    translator = replace(translator, lexicon=load_lexicon(work.run, config))
     return partial(our_translations, translator, work.sources)
 
 
@@ -178,36 +181,38 @@ def our_translations(translator: ours.Translator, sources: list[str]) -> Transla
 
 
 def build_theirs(
-    work: Work, folder: Path, compute_type: str, limit: int
+    work: Work, folder: Path, compute_type: str, limit: int, use_vmap: bool = False
 ) -> Callable[[], Translations]:
     """CTranslate2 at its best setting, which is printed."""
     tokenizers = load_tokenizers(work.run / "tokenizer", work.config.data)
     settings = {}
     for workers, threads in sorted({(1, cores()), (cores(), 1)}):
         translator = open_translator(folder, compute_type, threads, workers)
-        decoder = their_decoder(translator, tokenizers, work.config.decode.beam_size, limit)
-        decoder(work.sources[: 4 * workers], "examples", 4)  # the first call is slower
+        decoder = their_decoder(translator, tokenizers)
+        plain = Search(work.config.decode.beam_size, limit, use_vmap=use_vmap)
+        decoder(work.sources[: 4 * workers], plain)  # the first call is slower
         for batch_type, size in BATCHES:
             setting = f"{workers} x {threads} threads, batches of {size} {batch_type}"
-            settings[setting] = partial(decoder, work.sources, batch_type, size)
+            batched = replace(plain, batch_type=batch_type, batch_size=size)
+            settings[setting] = partial(decoder, work.sources, batched)
     best = quickest(settings)
     print(f"CTranslate2 {compute_type}, best of {len(settings)} settings: {best}", flush=True)
     return settings[best]
 
 
 def their_decoder(
-    translator: Translator, tokenizers: Tokenizers, beam_size: int, limit: int
-) -> Callable[[list[str], str, int], Translations]:
-    """A translator of sentences, given batch_type and size; `limit`: tokens, EOS included."""
+    translator: Translator, tokenizers: Tokenizers
+) -> Callable[[list[str], Search], Translations]:
+    """A translator of sentences."""
     source_names, target_names = map(token_names, tokenizers)
     numbers = {name: number for number, name in enumerate(target_names)}
 
-    def translate_texts(sources: list[str], batch_type: str, size: int) -> Translations:
+    def translate_texts(sources: list[str], settings: Search) -> Translations:
         rows = tokenizers.source.encode(sources)
         pieces = [[source_names[token] for token in row] for row in rows]
-        found = search(translator, pieces, beam_size, limit, batch_type, size)
+        found = search(translator, pieces, settings)
         ids = [[numbers[name] for name in row] for row in found]
-        cut = sum(len(row) >= limit for row in ids)
+        cut = sum(len(row) >= settings.limit for row in ids)
         return Translations(tokenizers.target.decode(ids), ids, cut)
 
     return translate_texts

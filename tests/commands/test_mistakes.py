@@ -15,6 +15,7 @@ import eval as eval_command
 import generate
 import train
 import translate
+from transformer.commands import shortlist
 from transformer.commands.program import carry_out
 from transformer.data.datasets import multi30k
 from transformer.data.tokenizer import save_tokenizer, train_tokenizer
@@ -24,6 +25,7 @@ COMMANDS = {
     "eval.py": eval_command.main,
     "translate.py": translate.main,
     "generate.py": generate.main,
+    "shortlist": shortlist.main,
 }
 
 
@@ -259,6 +261,18 @@ MISTAKES = [
     ("generate.py runs/language --repetition-penalty 0", ["repetition_penalty (0.0)"]),
     ("generate.py runs/language --input tsv", ["--input", "'tsv'", "'json'"]),
     ("eval.py runs/language --sacrebleu wmt14/full", ["runs/language is no", "--sacrebleu"]),
+    (
+        "translate.py runs/first --decode.shortlist 1",
+        ["decode.shortlist", "no shortlist.npz", "transformer.commands.shortlist runs/first"],
+    ),
+    (
+        "eval.py runs/first --decode.shortlist 1 --decode.min-length 2",
+        ["decode.shortlist does not allow decode.min_length"],
+    ),
+    ("shortlist runs/language", ["runs/language is not a translator"]),
+    ("shortlist runs/first --files two.en", ["--files", "two.en has no target file"]),
+    ("shortlist runs/first --files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),
+    ("shortlist runs/none", ["runs/none"]),
     ("translate.py runs/first --confidence", ["--confidence", "add --output json"]),
     (
         "translate.py runs/first --confidence --score --input tsv --output json",

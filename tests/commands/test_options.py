@@ -1,9 +1,12 @@
 """What the commands can be asked beyond their main work, on a finished run."""
 
 import json
+import shutil
 
 import pytest
 from small_run import run
+
+from transformer.commands import shortlist
 
 SENTENCES = ["the old dog", "", "cat sees dog", "red cat likes old dog"]
 TEXT = "".join(f"{line}\n" for line in SENTENCES)
@@ -36,6 +39,18 @@ def test_lists_of_the_best_begin_with_the_translation(undisturbed, plain):
 def test_an_ensemble_of_a_run_and_itself_is_that_run(undisturbed, plain):
     ensemble = said("translate.py", undisturbed, "--ensemble", undisturbed, stdin=TEXT)
     assert ensemble.splitlines() == plain
+
+
+@pytest.mark.slow
+def test_a_shortlist_is_made_and_used(undisturbed, plain, tmp_path, capsys):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    shortlist.main([str(run)])
+    shown = capsys.readouterr().out
+    assert "shortlist.npz: translations of" in shown and "of 12 of the validation set" in shown
+    # Its vocabulary is smaller than any shortlist.
+    found = said("translate.py", run, "--decode.shortlist", 1, stdin=TEXT)
+    assert found.splitlines() == plain
+    assert "BLEU" in said("eval.py", run, "--decode.shortlist", 1)
 
 
 def test_what_is_translated_is_scored_alike(undisturbed, plain):

@@ -9,6 +9,7 @@ import pytest
 
 from transformer.config import DecodeConfig
 from transformer.decoding import continuous
+from transformer.decoding.batches import SearchInput
 from transformer.decoding.continuous import Queue, admit
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import BeamSearch
@@ -60,35 +61,46 @@ PREFIXES = [
 ]
 
 
+SHORTLISTS = [
+    np.array([[EOS, 5, 6, 7, 8, 9, first, last] for last in (19, 20, 21, 22)], np.int32)
+    for first in range(10, 10 + len(BATCHES))
+]
+
+
 @pytest.mark.parametrize(
-    "beam, wanted, models, prefixes",
+    "beam, wanted, models, tables",
     [
-        pytest.param(1, 1, 1, False, marks=pytest.mark.slow),
-        (3, 1, 1, False),
-        (3, 2, 1, True),
-        pytest.param(1, 1, 1, True, marks=pytest.mark.slow),
-        pytest.param(3, 1, 2, False, marks=pytest.mark.slow),
+        pytest.param(1, 1, 1, (), marks=pytest.mark.slow),
+        (3, 1, 1, ()),
+        (3, 2, 1, ("prefix", "shortlist")),
+        pytest.param(1, 1, 1, ("prefix",), marks=pytest.mark.slow),
+        pytest.param(3, 1, 2, ("shortlist",), marks=pytest.mark.slow),
     ],
 )
 def test_sentences_that_follow_each_other_are_found_as_alone(
-    ensemble, monkeypatch, beam, wanted, models, prefixes
+    ensemble, monkeypatch, beam, wanted, models, tables
 ):
     settings = DecodeConfig(beam_size=beam, alpha=0.6, max_extra_length=3)
-    given = PREFIXES if prefixes else [None] * len(BATCHES)
+    prefixes = PREFIXES if "prefix" in tables else [None] * len(BATCHES)
+    shortlists = SHORTLISTS if "shortlist" in tables else [None] * len(BATCHES)
     halvings = []
     halve = continuous._shrink
     monkeypatch.setattr(continuous, "_shrink", lambda state: halvings.append(1) or halve(state))
     members = ensemble(models)
-    results = search_series(members, settings, zip(BATCHES, given), wanted)
+    every = [
+        SearchInput(source, prefix, None, shortlist)
+        for source, prefix, shortlist in zip(BATCHES, prefixes, shortlists)
+    ]
+    results = search_series(members, settings, every, wanted)
     assert len(results) == len(BATCHES) and halvings
-    for source, prefix, result in zip(BATCHES, given, results):
-        alone = search_batch(members, settings, source, wanted, prefix)
+    for inputs, result in zip(every, results):
+        [alone] = search_series(members, settings, [inputs], wanted)
         np.testing.assert_array_equal(result.tokens[:, :wanted], alone.tokens[:, :wanted])
         np.testing.assert_allclose(result.scores[:, :wanted], alone.scores[:, :wanted], rtol=1e-5)
-        for row in range(len(source)):
+        for row in range(len(inputs.source)):
             one = slice(row, row + 1)
-            own = search_batch(
-                members, settings, source[one], wanted, None if prefix is None else prefix[one]
+            [own] = search_series(
+                members, settings, [jax.tree.map(lambda table: table[one], inputs)], wanted
             )
             np.testing.assert_array_equal(result.tokens[one, :wanted], own.tokens[:, :wanted])
 
@@ -99,7 +111,7 @@ def test_constraints_look_at_the_sentence_and_not_at_who_was_there_before(ensemb
         beam_size=2, max_extra_length=3, min_length=8, no_repeat_ngram=2, repetition_penalty=1.5
     )
     members = ensemble(end=end)
-    results = search_series(members, settings, ((source, None) for source in BATCHES), 1)
+    results = search_series(members, settings, map(SearchInput, BATCHES), 1)
     for source, result in zip(BATCHES, results):
         alone = search_batch(members, settings, source)
         np.testing.assert_array_equal(result.tokens[:, 0], alone.tokens[:, 0])
@@ -108,7 +120,8 @@ def test_constraints_look_at_the_sentence_and_not_at_who_was_there_before(ensemb
 def test_a_finished_sentence_changes_places_with_the_next_pending_one(ensemble):
     members, settings = ensemble(), DecodeConfig(beam_size=2)
     begin = partial(begin_search, members.models, settings, members.params)
-    state, others = begin(sources([5, 6, 7, 8], 4)), begin(sources([9, 10], 4))
+    inputs = SearchInput(sources([5, 6, 7, 8], 4)), SearchInput(sources([9, 10], 4))
+    state, others = map(begin, inputs)
     done = jnp.asarray([False, True, False, True])
     state = state.replace(done=done, scores=state.scores.at[:, 0].set(jnp.arange(4.0)))
     now, queue = admit(state, Queue(others, np.zeros(4, np.int32), np.int32(0)))
@@ -136,7 +149,7 @@ def test_a_finished_sentence_changes_places_with_the_next_pending_one(ensemble):
 def test_a_search_has_the_same_types_before_and_after_a_pause(ensemble):
     """Else it would be compiled twice for each shape."""
     members, settings = ensemble(), DecodeConfig(beam_size=2)
-    begun = begin_search(members.models, settings, members.params, sources([5, 6], 2))
+    begun = begin_search(members.models, settings, members.params, SearchInput(sources([5, 6], 2)))
     paused, _ = continuous.search_until_pause(
         members, BeamSearch(settings), continuous.ensure_capacity(begun), 1
     )
@@ -149,7 +162,7 @@ def test_a_search_has_the_same_types_before_and_after_a_pause(ensemble):
 
 def test_a_search_that_has_not_begun_has_no_capacity_and_gets_it(ensemble):
     members, settings = ensemble(), DecodeConfig(beam_size=2)
-    state = begin_search(members.models, settings, members.params, sources([5, 6], 2))
+    state = begin_search(members.models, settings, members.params, SearchInput(sources([5, 6], 2)))
     assert state.cache[0].ancestry.shape[-1] == 0
     ready = continuous.ensure_capacity(state)
     assert ready.cache[0].ancestry.shape[-1] == 16

@@ -127,6 +127,41 @@ def words(row):
     return row
 
 
+@partial(jax.jit, static_argnums=(0, 4))
+def run_among(config, table, shortlist, limits, max_length, prefix):
+    """The search whose step function has logits of the tokens of a shortlist alone."""
+
+    def step(cache, tokens):
+        logits, cache = table_step(table, cache, tokens)
+        rows = jnp.repeat(shortlist, config.beam_size, axis=0)
+        return jnp.take_along_axis(logits, rows, 1), cache
+
+    cache = {"state": jnp.repeat(jnp.arange(len(limits)), config.beam_size)}
+    state = start(config, cache, limits, max_length, prefix=prefix)
+    state = state.replace(shortlist=shortlist)
+    return finish(config, advanced(BeamSearch(config), step, state))
+
+
+@pytest.mark.parametrize("beam, renormalise", [(3, False), (1, True)])
+def test_a_search_among_few_tokens_is_that_in_which_the_others_are_impossible(beam, renormalise):
+    config = DecodeConfig(beam_size=beam, renormalise=renormalise)
+    table = random_table(4, end=-1.0)
+    shortlist = jnp.asarray([[EOS, 3, 6], [EOS, 4, 5], [EOS, 3, 4]])
+    limits, prefix = jnp.asarray([6, 5, 6]), jnp.asarray([[PAD, PAD], [5, PAD], [4, 3]])
+    found = run_among(config, table, shortlist, limits, 6, prefix)
+    for row, tokens in enumerate(np.asarray(shortlist)):
+        others = ~np.isin(np.arange(VOCABULARY), tokens)
+        own = np.where(others, -np.inf, table)
+        cache = {"state": jnp.full(beam, row)}
+        one = slice(row, row + 1)
+        state = start(config, cache, limits[one], 6, prefix=prefix[one])
+        state = advanced(BeamSearch(config), partial(table_step, own), state)
+        alone = finish(config, state)
+        np.testing.assert_array_equal(found.tokens[row], alone.tokens[0])
+        np.testing.assert_allclose(found.scores[row], alone.scores[0], rtol=1e-5)
+        assert {*found.tokens[row, 0].tolist()} <= {PAD, *tokens.tolist()}
+
+
 # ---------------------------------------------------------------- exactness
 
 SCORINGS = pytest.mark.parametrize(

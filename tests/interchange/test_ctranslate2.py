@@ -14,17 +14,20 @@ ctranslate2 = pytest.importorskip("ctranslate2", reason="it is in the extra `con
 from transformer.config import Config, DataConfig, DecodeConfig
 from transformer.data.tokenizer import train_tokenizer
 from transformer.data.vocabularies import Tokenizers
+from transformer.decoding.shortlist import Lexicon
 from transformer.errors import UserError
 from transformer.interchange import comparison
 from transformer.interchange.ctranslate2 import (
+    Search,
     argos_code,
     not_carried,
     save_package,
     save_translator,
+    save_vocabulary_map,
     token_names,
 )
 from transformer.interchange.marian import load_any
-from transformer.model.batch import UNK
+from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.runs.load import Run
 
 pytestmark = pytest.mark.slow  # needs an extra
@@ -86,8 +89,26 @@ def test_smaller_numbers_make_a_smaller_file_that_translates(
         folder = tmp_path / precision
         save_translator(model, folder, precision)
         sizes.append((folder / "model.bin").stat().st_size)
-        comparison.theirs(model, folder, [pairs[0][0]], beam=2, limit=9)
+        comparison.theirs(model, folder, [pairs[0][0]], Search(2, 9))
     assert sizes[1] < 0.75 * sizes[0]
+
+
+def test_a_shortlist_becomes_a_vocabulary_map(random_translator, pairs, tmp_path, capsys):
+    model, folder = random_translator(norm="pre", tying="none"), tmp_path / "model"
+    source, target = model.tokenizers
+    likely = np.arange(2 * source.vocab_size).reshape(-1, 2) % target.vocab_size
+    likely[likely <= BOS] = PAD
+    frequent = np.arange(EOS, target.vocab_size)
+    save_translator(model, folder, "none")
+    save_vocabulary_map(model, Lexicon(likely, frequent), 2, folder)
+    sources = [text for text, _ in pairs[:3]]
+    for text in sources:
+        found = comparison.theirs(model, folder, [text], Search(2, 9, use_vmap=True))
+        tokens = {int(t) for s in source.encode([text])[0] for t in likely[s]}
+        assert {*found.ids[0]} <= tokens | {*frequent[:16].tolist()}
+    comparison.compare(model, folder, comparison.Sample(sources, []), "none")
+    shown = capsys.readouterr().out
+    assert "with vmap" in shown and "are the same with vmap and without it" in shown
 
 
 def test_a_model_that_translates_otherwise_is_an_error(
@@ -115,7 +136,7 @@ def test_pad_bos_and_what_is_forbidden_are_never_chosen(random_translator, pairs
     )
     save_translator(model, tmp_path / "model", "none")
     sources = [source for source, _ in pairs[:5]]
-    found = comparison.theirs(model, tmp_path / "model", sources, beam=2, limit=9)
+    found = comparison.theirs(model, tmp_path / "model", sources, Search(2, 9))
     assert not {0, 1, 9} & {token for row in found.ids for token in row}
     assert found.ids == comparison.ours(model, sources, beam=2, limit=9).ids
 
@@ -156,12 +177,12 @@ def test_raw_text_is_cut_by_what_was_written_as_by_the_tokenizer(
     search = lambda _, rows, *rest: read.append(rows) or [[] for _ in rows]  # noqa: E731
     monkeypatch.setattr(comparison, "search", search)
     lines, names = [*LINES, sources[0].upper()], token_names(lowercase)
-    comparison.theirs(model, tmp_path / "model", lines, beam=2, limit=9)
+    comparison.theirs(model, tmp_path / "model", lines, Search(2, 9))
     expected = [[names[token] for token in row] for row in lowercase.encode(lines) if row]
     known = [[piece if piece in names else names[UNK] for piece in row] for row in read[-1]]
     assert known == expected and len(known) == len(lines) - 1
     (tmp_path / "model" / "source.spm").write_bytes(lowercase.model)
-    comparison.theirs(model, tmp_path / "model", lines, beam=2, limit=9)
+    comparison.theirs(model, tmp_path / "model", lines, Search(2, 9))
     assert read[-1] != read[0]
 
 

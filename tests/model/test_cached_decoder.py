@@ -18,6 +18,7 @@ from transformer.model.cached_decoder import (
     reorder,
     required_capacity,
     shrink,
+    with_output_rows,
 )
 from transformer.model.encoder_decoder import encode
 from transformer.model.encoder_decoder import predict as predict_batch
@@ -80,6 +81,20 @@ def test_one_cached_token_at_a_time_equals_teacher_forcing(
     expected = predict(model, params, batch.source, batch.target_in)
     cached = step_by_step(batch.source, batch.target_in)
     np.testing.assert_allclose(cached, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["paper", "biases"])
+def test_logits_of_some_tokens_are_those_of_all(small_model, random_params, random_batch, name):
+    model, beam = small_model(**MODELS[name]), 2
+    params, source = decoding_params(model, random_params(model)), random_batch().source
+    cache = init_cache(model, params, encode(model, params, source), len(source), 4, beam)
+    tokens = jax.random.randint(jax.random.key(1), (len(source), 5), 0, model.target_vocab_size)
+    last = jnp.arange(len(source) * beam) % model.target_vocab_size
+    step = partial(decode_step, model, params)
+    every, _ = step(cache, last)
+    some, _ = step(with_output_rows(tokens, model, params, cache), last)
+    expected = np.take_along_axis(every, np.repeat(tokens, beam, axis=0), 1)
+    np.testing.assert_allclose(some, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["paper", "relative positions", *ALONE])

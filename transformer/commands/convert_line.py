@@ -74,6 +74,9 @@ class ToCTranslate2:
     sentences: Count = 200
     """Number of sentences to compare; 0: none. A model without quantization is not kept if less
     than 95 % of its translations are the same."""
+    shortlist: Count = 0
+    """Also write vmap.txt, with this number of target tokens for each source token (of the run's
+    shortlist.npz), for use_vmap of CTranslate2; 0: none."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from transformer.config import Config, DataConfig
+from transformer.config import Config, DataConfig, DecodeConfig
 from transformer.config.resuming import falls_from
 from transformer.config.settings import Limit
 from transformer.errors import UserError
@@ -200,6 +200,11 @@ def _problems(config: Config) -> Iterator[str]:
             f"decode.forbidden ({', '.join(map(str, decode.forbidden))}) must be ids of tokens in "
             f"the vocabulary other than EOS ({EOS})"
         )
+    of_all_tokens = ("repetition_penalty", "no_repeat_ngram", "min_length")
+    if decode.shortlist and (
+        named := [n for n in of_all_tokens if getattr(decode, n) != getattr(DecodeConfig, n)]
+    ):
+        yield f"decode.shortlist does not allow decode.{named[0]}: remove one of them"
     if 0 < decode.max_length <= decode.min_length:
         yield (
             f"decode.min_length ({decode.min_length}) must be below decode.max_length "

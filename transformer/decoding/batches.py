@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -29,22 +31,34 @@ MANY = 32
 """Sentences that make it worth to end a batch, rather than pad all of them to a longer shape."""
 
 
-class SearchBatch(NamedTuple):
-    """Sentences that are searched for together: their numbers, and tables of their sources, of the
-    prefixes of their translations, and of the terms that these must have. Further rows are
-    padding."""
+class SearchInput(NamedTuple):
+    """What is searched for together, a row for each sentence, then rows of padding: the sources,
+    and where they are given the prefixes of the translations, the terms that these must have, and
+    the tokens that they may have."""
 
-    numbers: list[int]
-    source: Int[np.ndarray, "B S"]
-    prefix: Int[np.ndarray, "B P"] | None
-    terms: TermTable | None
+    source: Int[np.ndarray | Array, "B S"]
+    prefix: Int[np.ndarray | Array, "B P"] | None = None
+    terms: TermTable | None = None
+    shortlist: Int[np.ndarray | Array, "B C"] | None = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """What the search is compiled for: the source length, and the sizes of the other tables."""
-        length = 0 if self.prefix is None else self.prefix.shape[1]
-        terms = () if self.terms is None else self.terms.forms.shape[1:]
-        return round_up(max(self.source.shape[1], length), SEARCH_LENGTHS), length, *terms
+    def length(self) -> int:
+        """The length that sources and prefixes are padded to for the search."""
+        prefix = 0 if self.prefix is None else self.prefix.shape[1]
+        return round_up(max(self.source.shape[1], prefix), SEARCH_LENGTHS)
+
+    @property
+    def shape(self) -> tuple:
+        """What the search is compiled for: its length, and the sizes of each row."""
+        tables = map(jax.tree.leaves, self[1:])
+        return self.length, *(tuple(leaf.shape[1:] for leaf in table) for table in tables)
+
+
+class SearchBatch(NamedTuple):
+    """Sentences that are searched for together, by their numbers."""
+
+    numbers: list[int]
+    inputs: SearchInput
 
 
 def last_position(models: Sequence[ModelConfig]) -> int:
@@ -129,7 +143,7 @@ def search_batches(
         table, own = None, [terms[n] for n in numbers]
         if any(own):
             table = pad_terms(own, len(source), continues)
-        batches.append(SearchBatch(numbers, source, prefix, table))
+        batches.append(SearchBatch(numbers, SearchInput(source, prefix, table)))
     return batches
 
 
@@ -156,24 +170,18 @@ def balance(batches: list[SearchBatch], count: int) -> list[list[SearchBatch]]:
     for batch in reversed(batches):
         least = tokens.index(min(tokens))
         workers[least].append(batch)
-        tokens[least] += int(np.count_nonzero(batch.source))
+        tokens[least] += int(np.count_nonzero(batch.inputs.source))
     return workers
 
 
 def group_by_shape(batches: list[SearchBatch]) -> Iterator[list[SearchBatch]]:
     """Neighbouring batches of one shape, padded to the same number of rows: one search has them one
     after the other."""
-    for _, alike in groupby(batches, lambda batch: batch.shape):
+    for _, alike in groupby(batches, lambda batch: batch.inputs.shape):
         group = list(alike)
-        rows = max(len(batch.source) for batch in group)
-        yield [
-            batch._replace(
-                source=_with_rows(batch.source, rows),
-                prefix=None if batch.prefix is None else _with_rows(batch.prefix, rows),
-                terms=batch.terms and TermTable(*(_with_rows(one, rows) for one in batch.terms)),
-            )
-            for batch in group
-        ]
+        rows = max(len(batch.inputs.source) for batch in group)
+        pad_rows = partial(_with_rows, rows=rows)
+        yield [batch._replace(inputs=jax.tree.map(pad_rows, batch.inputs)) for batch in group]
 
 
 def _with_rows(table: Shaped[np.ndarray, "B ..."], rows: int) -> Shaped[np.ndarray, "R ..."]:

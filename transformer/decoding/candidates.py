@@ -41,12 +41,14 @@ class Continuations(NamedTuple):
     maxima  [B, W, P]  the largest value of each chunk of WIDTH tokens
     shared  [B, W] each, of a hypothesis, for example its log-probability
     score   from a value and `shared` to the log-probability; it grows with the value
+    tokens  [B, V]  the tokens of the values, in ascending order; None: 0, 1, ...
     """
 
     values: Array
     maxima: Array
     shared: tuple[Array, ...]
     score: Callable[..., Array]
+    tokens: Array | None = None
 
 
 def of_logits(totals: Float[Array, "B W"], logits: Float[Array, "B W V"]) -> Continuations:
@@ -87,7 +89,7 @@ def best(
 
     Ties are broken by hypothesis index, then by token id.
     """
-    values, maxima, shared, score = continuations
+    values, maxima, shared, score, names = continuations
     batch, beam, parts = maxima.shape
     hidden = {PAD, BOS, *forbidden}
     count = min(count, beam * (values.shape[-1] - len(hidden)))
@@ -103,6 +105,9 @@ def best(
         *(jnp.take_along_axis(array, origins, 1)[..., None] for array in shared),
     )
     tokens = part[..., None] * WIDTH + jnp.arange(WIDTH)
+    if names is not None:
+        places = tokens.reshape(batch, -1)
+        tokens = jnp.take_along_axis(names, places, 1, mode="clip").reshape(tokens.shape)
     totals, place = jax.lax.top_k(without(found, tokens, hidden).reshape(batch, -1), count)
     return (
         totals,
@@ -113,7 +118,9 @@ def best(
 
 def of_token(continuations: Continuations, tokens: Int[Array, "B"]) -> Float[Array, "B W"]:
     """The log-probability of each hypothesis followed by the token of its sentence."""
-    values = jnp.take_along_axis(continuations.values, tokens[:, None, None], 2)[..., 0]
+    names = continuations.tokens
+    places = tokens if names is None else (names == tokens[:, None]).argmax(1)
+    values = jnp.take_along_axis(continuations.values, places[:, None, None], 2)[..., 0]
     return continuations.score(values, *continuations.shared)
 
 

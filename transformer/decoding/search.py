@@ -46,6 +46,7 @@ class SearchState(struct.PyTreeNode):
     done        [B]        sentences whose result is final
     cache       the step function's own, with B * W rows
     prefix      [B, P]     the beginnings of the translations, then PAD; or None
+    shortlist   [B, C]     the tokens that the step function has logits of, or None for all
     terms                  what the translations must have, and what each hypothesis has; or None
     """
 
@@ -59,6 +60,7 @@ class SearchState(struct.PyTreeNode):
     done: Array
     cache: Cache
     prefix: Array | None = None
+    shortlist: Array | None = None
     terms: Terms | None = None
 
 
@@ -230,8 +232,10 @@ def _continuations(
     config: DecodeConfig, state: SearchState, given: Array | AveragedProbabilities
 ) -> candidates.Continuations:
     if isinstance(given, AveragedProbabilities) and not (config.renormalise or config.forced_end):
-        return candidates.of_probabilities(state.log_probs, given.probabilities)
-    return candidates.of_logits(state.log_probs, _next_logits(config, state, given))
+        found = candidates.of_probabilities(state.log_probs, given.probabilities)
+    else:
+        found = candidates.of_logits(state.log_probs, _next_logits(config, state, given))
+    return found._replace(tokens=state.shortlist)
 
 
 def _next_logits(
@@ -239,6 +243,8 @@ def _next_logits(
 ) -> Float[Array, "B W V"]:
     logits = candidates.as_logits(given)
     tokens = jnp.arange(logits.shape[-1])
+    if state.shortlist is not None:
+        tokens = state.shortlist[:, None]
     if config.renormalise:
         logits = candidates.without(logits, tokens, {PAD, BOS, *config.forbidden})
     if config.forced_end:

@@ -22,15 +22,14 @@ from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
     LONGEST,
-    SEARCH_LENGTHS,
     SearchBatch,
+    SearchInput,
     balance,
     group_by_shape,
     last_position,
     longest_output,
     longest_prefix,
     longest_text,
-    round_up,
     search_batches,
 )
 from transformer.decoding.continuous import search_continuously
@@ -52,9 +51,10 @@ from transformer.decoding.search import (
     length_penalty,
     start,
 )
-from transformer.decoding.terms import Term, TermTable, start_terms
+from transformer.decoding.shortlist import Lexicon, with_shortlist
+from transformer.decoding.terms import Term, start_terms
 from transformer.model.batch import EOS, PAD
-from transformer.model.cached_decoder import init_cache
+from transformer.model.cached_decoder import init_cache, with_output_rows
 from transformer.model.encoder_decoder import encode, pad_memory
 from transformer.model.params import Params
 
@@ -74,6 +74,8 @@ class Translator:
     """Terms that translations must have."""
     temperature: float = 1.0
     """By which logits are divided for the confidence of words."""
+    lexicon: Lexicon | None = None
+    """Of which shortlists are made; without one, translations choose among all tokens."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,6 @@ class Hypothesis:
     tokens: tuple[int, ...]
     truncated: bool = False
 
-
-SearchInput = tuple[Array | np.ndarray, Array | np.ndarray | None, TermTable | None]
-"""The sources of a batch, the prefixes of the translations, and their terms."""
 
 NO_PREFIX: tuple[list[int], str] = ([], "")
 
@@ -341,13 +340,14 @@ def _search(
     prefixes, terms = [part.prefix for part in parts], [part.terms for part in parts]
     continues = translator.glossary and translator.glossary.continues
     batches = search_batches(ensemble.models, settings, sources, prefixes, terms, continues)
+    batches = [with_shortlist(translator.lexicon, settings, batch) for batch in batches]
     is_over = Event()
 
     def inputs(batches: list[SearchBatch]) -> Iterator[SearchInput]:
         for batch in batches:
             if is_over.is_set():
                 raise CancelledError
-            yield batch.source, batch.prefix, batch.terms
+            yield batch.inputs
 
     def search_all(batches: list[SearchBatch]) -> list[tuple[SearchBatch, SearchResult]]:
         found = []
@@ -375,7 +375,7 @@ def search_batch(
 ) -> SearchResult:
     """Encodes a batch and searches for the `wanted` best translations, which begin with `prefix`.
     Rows of padding take no steps."""
-    [result] = search_series(ensemble, settings, [(source, prefix, None)], wanted)
+    [result] = search_series(ensemble, settings, [SearchInput(source, prefix)], wanted)
     return result
 
 
@@ -387,7 +387,7 @@ def search_series(
 ) -> list[SearchResult]:
     """The same for the inputs of several batches of one shape, each encoded when it is needed. If
     more than one is wanted, up to twice the beam may be found."""
-    states = (begin_search(ensemble.models, settings, ensemble.params, *batch) for batch in batches)
+    states = (begin_search(ensemble.models, settings, ensemble.params, batch) for batch in batches)
     if wanted > 1:
         states = (keep_more(state, 2 * settings.beam_size) for state in states)
     return search_continuously(ensemble, BeamSearch(settings, wanted), states)
@@ -398,30 +398,30 @@ def begin_search(
     models: tuple[ModelConfig, ...],
     settings: DecodeConfig,
     params: tuple[Params, ...],
-    source: Int[Array, "B S"],
-    prefix: Int[Array, "B P"] | None = None,
-    terms: TermTable | None = None,
+    inputs: SearchInput,
 ) -> SearchState:
     """The sentences encoded, and their search before its first token.
 
     Its inputs have few lengths, so that it is compiled for few shapes.
     """
+    source, prefix, terms, shortlist = inputs
     memories = [encode(model, member, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
-    length = round_up(source.shape[1], SEARCH_LENGTHS)
-    given = 0
-    if prefix is not None:
-        given = (prefix != PAD).sum(1)
-        length = max(length, round_up(prefix.shape[1], SEARCH_LENGTHS))
+    given = 0 if prefix is None else (prefix != PAD).sum(1)
     limits = longest_output(models, settings, tokens, given)
     limits = jnp.where(tokens > 0, limits, 0)
+    length = inputs.length
     caches = tuple(
         init_cache(*member, pad_memory(memory, length), len(source), 0, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
+    if shortlist is not None:
+        caches = tuple(map(partial(with_output_rows, shortlist), models, params, caches))
     max_length = longest_output(models, settings, length)
     if terms is not None:
         needed = jnp.where(limits > 0, (terms.forms != PAD).sum((1, 2)) + 1, 0)
         limits = jnp.minimum(jnp.maximum(limits, needed), max_length)
     state = start(settings, caches, limits, max_length, prefix=prefix)
-    return state.replace(terms=terms and start_terms(terms, settings.beam_size))
+    return state.replace(
+        terms=terms and start_terms(terms, settings.beam_size), shortlist=shortlist
+    )

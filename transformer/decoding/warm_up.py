@@ -8,6 +8,8 @@ from transformer.data.batching import pad_sources
 from transformer.decoding.batches import (
     LENGTHS,
     SEARCH_LENGTHS,
+    SearchBatch,
+    SearchInput,
     last_position,
     longest_output,
     longest_text,
@@ -15,6 +17,7 @@ from transformer.decoding.batches import (
 )
 from transformer.decoding.continuous import compile_capacity
 from transformer.decoding.search import BeamSearch
+from transformer.decoding.shortlist import with_shortlist
 from transformer.decoding.translator import Translator, begin_search
 from transformer.model.batch import UNK
 from transformer.model.cached_decoder import FIRST_CAPACITY
@@ -53,5 +56,7 @@ def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> N
     """Compiles the programs of a search of this shape for the `wanted` best, without searching."""
     ensemble, settings = translator.ensemble, translator.settings
     source = pad_sources([[UNK] * (shape.length - 1)] * shape.rows, shape.rows, shape.length)
-    state = begin_search(ensemble.models, settings, ensemble.params, source, None, None)
+    batch = SearchBatch([0], SearchInput(source))
+    inputs = with_shortlist(translator.lexicon, settings, batch).inputs
+    state = begin_search(ensemble.models, settings, ensemble.params, inputs)
     compile_capacity(ensemble, BeamSearch(settings, wanted), state, shape.capacity)

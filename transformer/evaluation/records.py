@@ -23,6 +23,7 @@ NAMES = {
     "repetition_penalty": "penalty{}",
     "max_source_length": "source{}",
     "term_bonus": "bonus{}",
+    "shortlist": "shortlist{}",
     "dtype": "{}",
 }
 """How file names give the settings of `decode` that can change a translation."""

@@ -21,7 +21,7 @@ from transformer.decoding.scoring import log_probabilities
 from transformer.decoding.translator import best_hypotheses, make_translator
 from transformer.errors import UserError
 from transformer.evaluation.scores import bleu
-from transformer.interchange.ctranslate2 import open_translator, search, token_names
+from transformer.interchange.ctranslate2 import Search, open_translator, search, token_names
 from transformer.model.batch import EOS
 from transformer.runs.load import Run
 
@@ -100,9 +100,16 @@ def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: st
         f"{os.cpu_count()} cores:"
     )
     original = ours(model, sources, beam, limit)
-    converted = theirs(model, folder, sample.sources, beam, limit)
-    for side in (original, converted):
+    converted = theirs(model, folder, sample.sources, Search(beam, limit))
+    sides = [original, converted]
+    if (folder / "vmap.txt").exists():
+        mapped = theirs(model, folder, sample.sources, Search(beam, limit, use_vmap=True))
+        sides.append(replace(mapped, name="with vmap"))
+    for side in sides:
         print(f"  {side.describe(sample, model.config.data)}")
+    for side in sides[2:]:
+        same = np.mean([a == b for a, b in zip(side.ids, converted.ids)])
+        print(f"{same:.1%} of the translations are the same with vmap and without it")
     pairs = zip(original.ids, converted.ids)
     different = [number for number, (a, b) in enumerate(pairs) if a != b]
     equal = 1 - len(different) / max(1, len(sample.sources))
@@ -148,7 +155,7 @@ def ours(model: Run, sources: list[str], beam: int, limit: int) -> Side:
     return Side("original", [best.text for best in found], ids, seconds, size / 1e6)
 
 
-def theirs(model: Run, folder: Path, sources: list[str], beam: int, limit: int) -> Side:
+def theirs(model: Run, folder: Path, sources: list[str], settings: Search) -> Side:
     """CTranslate2's translations of raw text with the tokenizers in the folder, on all cores."""
     cutter, joiner = (
         SentencePieceProcessor(model_file=str(folder / f"{side}.spm"))
@@ -157,7 +164,7 @@ def theirs(model: Run, folder: Path, sources: list[str], beam: int, limit: int) 
     translator = open_translator(folder, "default", os.cpu_count() or 1)
     rows = cutter.encode(sources, out_type=str)
     kept = [number for number, row in enumerate(rows) if row]  # as ours, nothing of nothing
-    translate = partial(search, translator, [rows[n] for n in kept], beam, limit)
+    translate = partial(search, translator, [rows[n] for n in kept], settings)
     translate()  # the first call is slower
     start = time.perf_counter()
     found = dict(zip(kept, translate()))

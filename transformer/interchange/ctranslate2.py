@@ -6,6 +6,7 @@ https://opennmt.net/CTranslate2; the layout is that of its ctranslate2.specs.tra
 import json
 import zipfile
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,13 @@ from transformer.data.piece_tokenizer import PieceTokenizer
 from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.batches import SEARCH_LENGTHS
+from transformer.decoding.shortlist import FREQUENT, Lexicon
 from transformer.errors import UserError
 from transformer.interchange.model import longest_sequence, new_output
 from transformer.interchange.standalone import FINAL_SIGMA, standalone_model, tag_piece
 from transformer.interchange.supported import ANY, SHAPE, TRAINING, check_held, not_held
-from transformer.machine.files import atomic_file
+from transformer.machine.files import atomic_file, write_text
 from transformer.model.batch import BOS, EOS, PAD, UNK
 from transformer.model.layers import sinusoids
 from transformer.model.params import Attention, Layer, Norm, Params, tables, unstack
@@ -147,6 +150,17 @@ def save_translator(model: Run, folder: Path, quantization: str, tag: str = "") 
         path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 
 
+def save_vocabulary_map(model: Run, lexicon: Lexicon, count: int, folder: Path) -> None:
+    """Writes vmap.txt, from which CTranslate2 makes the shortlist of a batch (use_vmap): for each
+    source token the `count` likeliest target tokens, and of no source token, as frequent ones, as
+    many as a shortlist of ours has for `decode.shortlist`."""
+    source, target = map(token_names, model.tokenizers)
+    frequent = lexicon.frequent[: count * SEARCH_LENGTHS[0] // FREQUENT]
+    rows = [("", frequent), *zip(source, lexicon.likely[:, :count])]
+    lines = [f"{name}\t{' '.join(target[n] for n in row if n != PAD)}" for name, row in rows]
+    write_text(folder / "vmap.txt", "".join(f"{line}\n" for line in lines))
+
+
 def argos_code(code: str) -> str:
     """Argos Translate's code of a language: that of ISO 639, except for traditional Chinese."""
     return "zt" if (base_of(code), script_code(code)) == ("zh", "Hant") else base_of(code)
@@ -235,27 +249,32 @@ def open_translator(folder: Path, compute_type: str, threads: int, workers: int 
     )
 
 
-def search(
-    translator: Translator,
-    rows: Sequence[Sequence[str]],
-    beam_size: int,
-    limit: int,
-    batch_type: str = "examples",
-    batch_size: int = 32,
-) -> list[list[str]]:
-    """The pieces of the best translation of each row of pieces, without EOS on either side.
+@dataclass(frozen=True)
+class Search:
+    """How CTranslate2 searches: without length penalty, for at most `limit` tokens, EOS included;
+    with `use_vmap`, among the tokens of vmap.txt."""
 
-    No length penalty; at most `limit` tokens, EOS included.
-    """
+    beam_size: int
+    limit: int
+    batch_type: str = "examples"
+    batch_size: int = 32
+    use_vmap: bool = False
+
+
+def search(
+    translator: Translator, rows: Sequence[Sequence[str]], settings: Search
+) -> list[list[str]]:
+    """The pieces of the best translation of each row of pieces, without EOS on either side."""
     results = translator.translate_batch(
         rows,
-        batch_type=batch_type,
-        max_batch_size=batch_size,
-        beam_size=beam_size,
+        batch_type=settings.batch_type,
+        max_batch_size=settings.batch_size,
+        beam_size=settings.beam_size,
         length_penalty=0,
         max_input_length=0,
         min_decoding_length=0,
-        max_decoding_length=limit,
+        max_decoding_length=settings.limit,
+        use_vmap=settings.use_vmap,
     )
     return [result.hypotheses[0] for result in results]
 

@@ -26,6 +26,7 @@ from transformer.decoding.fill_mask import classify, fill_mask, with_masks
 from transformer.decoding.generator import Continuation, Generator, continuations, make_generator
 from transformer.decoding.glossary import Glossary
 from transformer.decoding.lines import split_sentences
+from transformer.decoding.shortlist import Lexicon, load_lexicon
 from transformer.decoding.translator import Hypothesis, Translator, hypotheses, make_translator
 from transformer.decoding.warm_up import compile_search, search_shapes
 from transformer.documents.alignment import aligned_translations
@@ -84,6 +85,7 @@ class ModelService:
     tokenizers: Tokenizers
     glossary: Glossary | None = None
     temperature: float = 1.0
+    lexicon: Lexicon | None = None
 
     @property
     def kind(self) -> Kind:
@@ -97,7 +99,12 @@ class ModelService:
     def translator(self) -> Translator:
         """How a translator searches."""
         translator = make_translator(self.config, self.params, self.tokenizers)
-        return replace(translator, glossary=self.glossary, temperature=self.temperature)
+        return replace(
+            translator,
+            glossary=self.glossary,
+            temperature=self.temperature,
+            lexicon=self.lexicon,
+        )
 
     @cached_property
     def generator(self) -> Generator:
@@ -246,7 +253,9 @@ def load_service(name: str, glossary: str = "") -> ModelService:
     if service.kind != "translator":
         return service
     terms = load_glossary(glossary, run.tokenizers.target, run.config.decode)
-    return replace(service, glossary=terms, temperature=load_temperature(folder, checkpoint))
+    temperature = load_temperature(folder, checkpoint)
+    lexicon = load_lexicon(folder, run.config)
+    return replace(service, glossary=terms, temperature=temperature, lexicon=lexicon)
 
 
 def text_of_length(tokenizer: Tokenizer, tokens: int) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from transformer.decoding.batches import pad_batch
+from transformer.decoding.batches import SearchInput, pad_batch
 from transformer.decoding.continuous import ensure_capacity, search_until_pause
 from transformer.decoding.search import IMPOSSIBLE, BeamSearch
 from transformer.decoding.translator import Translator, begin_search
@@ -23,7 +23,7 @@ def beam_steps(translator: Translator, sentence: str) -> list[list[PartialHypoth
     """The unfinished hypotheses after each token, likeliest first, until the search ends."""
     ensemble, settings = translator.ensemble, translator.settings
     source = pad_batch(ensemble.models, settings, translator.tokenizers.source.encode([sentence]))
-    state = begin_search(ensemble.models, settings, ensemble.params, source)
+    state = begin_search(ensemble.models, settings, ensemble.params, SearchInput(source))
     steps = []
     while not np.asarray(state.done)[0]:
         state, _ = search_until_pause(ensemble, BeamSearch(settings, 1), ensure_capacity(state), 1)

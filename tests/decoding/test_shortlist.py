@@ -1,0 +1,168 @@
+"""Shortlists: which tokens they have, searches among them, and lexicons out of attention."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer.config import DecodeConfig
+from transformer.decoding import lexicon as lexicons
+from transformer.decoding.batches import SearchBatch, SearchInput, pad_terms
+from transformer.decoding.lexicon import LEAST, coverage, make_lexicon, same_pieces
+from transformer.decoding.shortlist import (
+    FILE,
+    Lexicon,
+    load_lexicon,
+    save_lexicon,
+    shortlist,
+    with_shortlist,
+)
+from transformer.decoding.translator import (
+    best_hypotheses,
+    make_translator,
+)
+from transformer.errors import UserError
+from transformer.model.batch import BOS, EOS, PAD
+
+V = 23
+"""Tokens of the small model."""
+
+
+@given(
+    st.integers(20, 60).flatmap(
+        lambda size: st.tuples(
+            st.lists(
+                st.lists(st.integers(3, size - 1), max_size=4, unique=True), min_size=9, max_size=9
+            ),
+            st.permutations(range(2, size)),
+            st.lists(st.integers(3, size - 1), max_size=3),
+            st.integers(8, 16),
+            st.lists(st.integers(0, 8), min_size=1, max_size=6),
+        )
+    )
+)
+def test_a_shortlist_has_first_what_the_source_makes_likely(drawn):
+    rows, frequent, prefix, size, source = drawn
+    likely = np.array([row + [PAD] * (4 - len(row)) for row in rows], np.int32)
+    found = shortlist(Lexicon(likely, np.array(frequent)), np.array(source), prefix, size)
+    assert len(found) == size and sorted({*found.tolist()}) == found.tolist()
+    # In this order, until it is full.
+    wanted = [EOS, *prefix, *frequent[: size // 4]]
+    wanted += [likely[s, rank] for rank in range(4) for s in sorted({*source})]
+    wanted += frequent
+    expected = []
+    for token in wanted:
+        if token != PAD and token not in expected and len(expected) < size:
+            expected.append(token)
+    assert sorted(expected) == found.tolist()
+
+
+def test_there_is_no_shortlist_where_terms_are_wanted_or_the_vocabulary_is_small():
+    lexicon = Lexicon(np.full((V, 2), 7, np.int32), np.arange(2, 100, dtype=np.int32))
+    source = np.array([[5, EOS, PAD, PAD], [PAD] * 4], np.int32)
+    plain = SearchBatch([0], SearchInput(source))
+    small, large = (replace(DecodeConfig(), shortlist=size) for size in (2, 4))
+    [own, padding] = with_shortlist(lexicon, small, plain).inputs.shortlist
+    assert len(own) == 2 * 32 and 7 in own and (padding == PAD).all()
+    assert with_shortlist(lexicon, large, plain) is plain
+    assert with_shortlist(None, small, plain) is plain
+    terms = pad_terms([[[[5, 6]]]], 2, np.zeros(100, bool))
+    with_terms = SearchBatch([0], SearchInput(source, None, terms))
+    assert with_shortlist(lexicon, small, with_terms) is with_terms
+
+
+def test_a_lexicon_counts_attention(models, monkeypatch):
+    """The attention of a batch, pair by pair, beside a loop over all its tokens."""
+    config, params, tokenizers = models["translator"]
+    translator = make_translator(config, params, tokenizers)
+    pairs = [("the old dog sees", "a cat"), ("the dog", "the old dog sees"), ("a", ""), ("", "a")]
+    pairs += [("the dog " * 30, "a cat")]  # too long
+    read, attention_to_source = [], lexicons.attention_to_source
+
+    def noted(ensemble, source, target):
+        found = attention_to_source(ensemble, source, target)
+        read.append((source, target, found))
+        return found
+
+    monkeypatch.setattr(lexicons, "attention_to_source", noted)
+    monkeypatch.setattr(lexicons, "BLOCK", 2)
+    found = make_lexicon(translator, pairs)
+    sums, counts = np.zeros((config.model.source_vocab_size, tokenizers.target.vocab_size)), {}
+    for source, target, attention in read:
+        for row, position, place in np.ndindex(attention.shape):
+            weight = attention[row, position, place]
+            s, t = source[row, place], target[row, position]
+            if PAD not in (s, t) and weight >= LEAST:
+                sums[s, t] += weight
+    for text in ("a cat", "the old dog sees"):
+        for token in [*tokenizers.target.encode([text])[0], EOS]:
+            counts[token] = counts.get(token, 0) + 1
+    copies = same_pieces(tokenizers)
+    for token, row in enumerate(found.likely.tolist()):
+        own = [t for t in row[:1] + row[2:] if t != PAD]
+        assert sorted(own) == np.flatnonzero(sums[token]).tolist()
+        assert (np.diff(sums[token, own]) <= 1e-9).all()
+        assert row[1] == copies[token] == (token if token > EOS else PAD)
+    assert {*found.frequent.tolist()} == {*range(tokenizers.target.vocab_size)} - {PAD, BOS}
+    assert found.frequent[: len(counts)].tolist() == sorted(counts, key=lambda t: (-counts[t], t))
+
+
+def test_translations_have_no_other_tokens(models, monkeypatch):
+    config, params, tokenizers = models["translator"]
+    for lengths in ("LENGTHS", "SEARCH_LENGTHS"):
+        monkeypatch.setattr(f"transformer.decoding.batches.{lengths}", (4, 8, 16, 32))
+    config = replace(config, decode=replace(config.decode, shortlist=1))
+    translator = make_translator(config, params, tokenizers)
+    sources, size = ["the old dog", "a cat", "", "sees"], tokenizers.target.vocab_size
+    first = best_hypotheses(translator, sources)
+    for allowed in ([5, 6, 7], [8, 9, 10]):
+        likely = np.array([allowed] * config.model.source_vocab_size, np.int32)
+        lexicon = Lexicon(likely, np.arange(EOS, size, dtype=np.int32))
+        found = best_hypotheses(replace(translator, lexicon=lexicon), sources)
+        for one, whole in zip(found, first):
+            assert {*one.tokens} <= {EOS, *allowed}
+            assert one.tokens != whole.tokens or not one.tokens
+
+
+def test_coverage_is_the_share_of_translations_with_no_other_token(models):
+    config, params, tokenizers = models["translator"]
+    translator = make_translator(config, params, tokenizers)
+    sources = ["the old dog", "a cat", ""]
+    found = [one.tokens for one in best_hypotheses(translator, sources)]
+    nothing = np.zeros((config.model.source_vocab_size, 1), np.int32)
+    used = {token for tokens in found for token in tokens}
+    others = [token for token in range(2, 400) if token not in used]
+    assert coverage(translator, Lexicon(nothing, np.array(others)), 1, sources, found) < 1
+    first = Lexicon(nothing, np.array([*used, *others]))
+    assert coverage(translator, first, 4, sources, found) == 1
+    assert coverage(translator, first, 100, sources, found) == 1
+
+
+def test_a_lexicon_is_read_back_or_refused(tmp_path, models):
+    config, _, _ = models["translator"]
+    size = config.model.source_vocab_size
+    lexicon = Lexicon(np.full((size, 3), 7, np.int32), np.arange(2, size, dtype=np.int32))
+    asked = replace(config, decode=replace(config.decode, shortlist=2, forbidden=(5, 7)))
+    assert load_lexicon(tmp_path, config) is None
+    with pytest.raises(UserError, match=r"decode.shortlist: .* has no shortlist.npz: make it"):
+        load_lexicon(tmp_path, asked)
+    with (tmp_path / FILE).open("wb") as file:
+        save_lexicon(file, lexicon)
+    found = load_lexicon(tmp_path, asked)
+    assert (found.likely == PAD).all() and not {5, 7} & {*found.frequent.tolist()}
+    whole = (tmp_path / FILE).read_bytes()
+    for damage in (whole[:40], whole[: len(whole) // 2], b"", b"text"):
+        (tmp_path / FILE).write_bytes(damage)
+        with pytest.raises(UserError, match=r"cannot be read: delete it"):
+            load_lexicon(tmp_path, asked)
+    for other in (
+        lexicon._replace(likely=lexicon.likely[1:]),
+        lexicon._replace(likely=lexicon.likely + size),
+        lexicon._replace(frequent=lexicon.frequent * 1.5),
+    ):
+        with (tmp_path / FILE).open("wb") as file:
+            save_lexicon(file, other)
+        with pytest.raises(UserError, match="belongs to other vocabularies"):
+            load_lexicon(tmp_path, asked)
