@@ -1,8 +1,10 @@
 """Page and report in a real browser, without a window: `make browser-test`."""
 
 import os
+import re
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +85,28 @@ def test_every_kind_of_run_can_be_tried_and_mistakes_are_shown(browser, client):
         page.click("#go")
         page.locator("[data-role=translation]").wait_for()
         assert page.locator("#answers b").count() == 0
+
+
+def test_a_file_is_translated_and_downloaded(browser, client, models, tmp_path):
+    from transformer.decoding.translator import make_translator, translate
+
+    texts = ["the cat sees a dog", "the dog"]
+    first, second = translate(make_translator(*models["translator"]), texts)
+    file = tmp_path / "two.html"
+    file.write_text("<p>the <b>cat</b> sees a dog</p><p>the dog</p>", encoding="utf-8")
+    with opened(browser, f"http://127.0.0.1:{client.port}", refused=True) as page:
+        page.set_input_files("#file", file)
+        with page.expect_download() as found:
+            page.click("#answers a")
+        assert found.value.suggested_filename == "two_de.html"
+        content = Path(found.value.path()).read_text(encoding="utf-8")
+        assert re.sub("</?b>", "", content) == f"<p>{first}</p><p>{second}</p>"
+        assert nothing_sticks_out(page)
+        (tmp_path / "two.docx").write_bytes(b"PK")
+        page.set_input_files("#file", tmp_path / "two.docx")
+        page.get_by_text("no known format").wait_for()
+        page.select_option("#runs", "language model")
+        assert not page.is_visible("#file")
 
 
 def test_an_error_is_shown_as_a_sentence(browser, client):

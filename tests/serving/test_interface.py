@@ -113,8 +113,12 @@ def test_a_file_is_translated_and_downloaded(client, translator):
         status, headers, content = client.raw("GET", path)
         assert (status, headers["Content-Disposition"]) == (200, "attachment")
         assert content.decode() == cues.format(translation, translation)
-    for name, said in (("a.docx", "no known format"), ("a.po", "line 1 is no line of a .po file")):
-        sent = multipart(file=(name, file[1]), source="en", target="de")
+    for name, run, said in (
+        ("a.docx", "translator", "no known format"),
+        ("a.po", "translator", "line 1 is no line of a .po file"),
+        ("a.srt", "language model", "'run' must be one of: translator"),
+    ):
+        sent = multipart(file=(name, file[1]), source="en", target="de", run=run)
         status, _, body = client.raw("POST", "/translate_file", *sent)
         assert status == 400 and said in json.loads(body)["error"]
     assert client.raw("GET", "/download_file/a.srt")[0] == 404

@@ -177,7 +177,8 @@ class Interface:
         return as_json(_response(q, translated, wanted, alternatives, detected))
 
     async def translate_file(self, request: Request) -> Response:
-        """LibreTranslate's: a form with {"file", "source", "target"} to {"translatedFileUrl"}."""
+        """LibreTranslate's: a form with {"file", "source", "target"}, and optionally "run", to
+        {"translatedFileUrl"}."""
         fields = await self._fields(request, self.limits.file_bytes)
         file, source, target = fields.get("file"), fields.get("source"), fields.get("target")
         if not isinstance(file, UploadedFile):
@@ -186,7 +187,7 @@ class Interface:
         if source == "auto":
             found = self.languages.detect_source(file.text[: self.limits.characters], target)
             source = found and found["language"]
-        service, tag = self.languages.find(source, target)
+        service, tag = self.languages.find(source, target, fields.get("run"))
         _check_limit(len(file.text), self.limits.file_characters, "characters in a file")
         [text] = await self._documents(request, service, tag, form, [file.text])
         name = self.files.keep(file.name, str(target), text)

@@ -37,11 +37,18 @@ class Languages:
             for code in targets
         ]
 
-    def find(self, source: Any, target: Any) -> tuple[ModelService, str]:
-        """The first translator between these languages, the same region preferred, and its target
-        tag, "" if it needs none. Raises UserError listing the language pairs."""
+    def find(self, source: Any, target: Any, run: Any = None) -> tuple[ModelService, str]:
+        """The first translator between these languages, or the one of this name, the same region
+        preferred, and its target tag, "" if it needs none. Raises UserError listing the names or
+        the language pairs."""
+        if run not in (None, *(names := [one.name for one in self.translators])):
+            raise UserError(f"'run' must be one of: {', '.join(names) or 'none'}")
         wanted = [standard_code(code) if isinstance(code, str) else "" for code in (source, target)]
-        fitting = [pair for pair in self.pairs if all(map(same_language, pair[1:3], wanted))]
+        fitting = [
+            pair
+            for pair in self.pairs
+            if run in (None, pair[0].name) and all(map(same_language, pair[1:3], wanted))
+        ]
         if not fitting:
             names = dict.fromkeys(f"{source} to {target}" for _, source, target, _ in self.pairs)
             raise UserError(f"'source' and 'target' must be one of: {', '.join(names) or 'none'}")

@@ -151,6 +151,7 @@ class ModelService:
             "kind": self.kind,
             "source": data.source,
             "target": "" if self.config.model.classes else data.target,
+            "targets": list(self.targets) if self.kind == "translator" else [],
             "checkpoint": self.checkpoint,
             "options": {name: getattr(defaults, name) for name in names} | self._page_options(),
         }

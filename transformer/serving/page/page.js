@@ -26,6 +26,7 @@ function offer(run) {
   find("ask").textContent = kind.ask(run);
   find("go").textContent = kind.go;
   find("answers").replaceChildren();
+  offerFiles(run);
   find("settings").replaceChildren(...Object.entries(run.options).filter(([, value]) => typeof value === "number").map(([name, value]) => {
     const label = element("label", "quiet", `${NAMES[name] || name} `);
     const input = element("input");
@@ -33,6 +34,31 @@ function offer(run) {
     label.append(input);
     return label;
   }));
+}
+
+/** What translates files: only a translator; with several target languages they can be chosen. */
+function offerFiles(run) {
+  find("documents").hidden = run.kind !== "translator";
+  find("into").hidden = run.targets.length < 2;
+  find("file").value = "";
+  find("target").replaceChildren(...run.targets.map((code) => {
+    const option = element("option", "", languageName(code));
+    option.value = code;
+    return option;
+  }));
+}
+
+async function translateFile(run, file) {
+  const form = new FormData();
+  const fields = { file, run: run.name, source: run.source, target: find("target").value };
+  Object.entries(fields).forEach(([name, value]) => form.append(name, value));
+  const response = await fetch("translate_file", { method: "POST", body: form });
+  const found = await response.json();
+  if (!response.ok) throw new Error(found.error);
+  const name = found.translatedFileUrl.split("/").pop(), card = element("div", "card");
+  const link = card.appendChild(element("a", "best", name.slice(name.indexOf(".") + 1)));
+  Object.assign(link, { href: `download_file/${name}`, download: link.textContent });
+  return [card];
 }
 
 function chosen() {
@@ -52,18 +78,29 @@ async function ask(run, text) {
   return found;
 }
 
-async function go(event) {
+function goText(event) {
   event.preventDefault();
-  const run = chosen(), text = find("text").value, number = ++latest;
+  const run = chosen();
+  const draw = { "translator": drawTranslations, "language model": drawContinuations, "masked model": drawBlanks, "classifier": drawClasses }[run.kind];
+  show(async () => draw((await ask(run, find("text").value)).answers));
+}
+
+function goFile() {
+  const [file] = find("file").files;
+  if (file) show(() => translateFile(chosen(), file));
+}
+
+/** Shows what `work` finds, or its error, unless there is a later request. */
+async function show(work) {
+  const number = ++latest;
   find("state").className = "quiet";
   find("state").textContent = "Working ...";
   const start = performance.now();
   try {
-    const { answers } = await ask(run, text);
+    const found = await work();
     if (number !== latest) return;
     find("state").textContent = `${((performance.now() - start) / 1000).toFixed(2)} s`;
-    const draw = { "translator": drawTranslations, "language model": drawContinuations, "masked model": drawBlanks, "classifier": drawClasses }[run.kind];
-    find("answers").replaceChildren(...draw(answers));
+    find("answers").replaceChildren(...found);
   } catch (error) {
     if (number !== latest) return;
     find("answers").replaceChildren();
@@ -168,7 +205,9 @@ async function begin() {
   runs.forEach((run) => find("runs").append(element("option", "", run.name)));
   find("choice").hidden = runs.length < 2;
   find("runs").addEventListener("change", () => offer(chosen()));
-  find("form").addEventListener("submit", go);
+  find("form").addEventListener("submit", goText);
+  find("file").addEventListener("change", goFile);
+  find("target").addEventListener("change", goFile);
   find("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("form").requestSubmit();
   });
