@@ -45,7 +45,9 @@ class Students:
     student: tyro.conf.Positional[Path]
     """The run folder of the student."""
     shortlist: Positive = 8
-    """decode.shortlist, and target tokens for each source token in vmap.txt."""
+    """decode.shortlist."""
+    vmap: Positive = 16
+    """Target tokens for each source token in vmap.txt, as --shortlist of convert.py."""
     sentences: Positive = 1000
     """Sentences to translate, the first of the test set."""
     rounds: Positive = 5
@@ -76,7 +78,7 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folders = {name: Path(temporary) / name for name in ("teacher", "student")}
         sizes = {
-            name: export(work, folders[name], command.shortlist)
+            name: export(work, folders[name], command.vmap)
             for name, work in (("teacher", of_teacher), ("student", of_student[1]))
         }
         run = load_run(command.teacher, config=of_teacher.config)
@@ -95,13 +97,13 @@ def main(words: list[str]) -> None:
     print(", ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
-def export(work: Work, folder: Path, shortlist: int) -> str:
+def export(work: Work, folder: Path, vmap: int) -> str:
     """Writes a CTranslate2 model with int8 weights; returns the sizes of both, without tables."""
     run = load_run(work.run, work.checkpoint, work.config)
     save_translator(run, folder, "int8")
     if (work.run / FILE).exists():
         lexicon = read_lexicon(work.run, work.config, "--shortlist")
-        save_vocabulary_map(run, lexicon, shortlist, folder)
+        save_vocabulary_map(run, lexicon, vmap, folder)
     size = (folder / "model.bin").stat().st_size
     ours = sum(leaf.nbytes for leaf in jax.tree.leaves(run.params))
     return f"{ours / 1e6:.1f} MB in float32, {size / 1e6:.1f} MB in int8"

@@ -14,13 +14,13 @@ from transformer.decoding.shortlist import Lexicon, shortlist
 from transformer.decoding.translator import Translator
 from transformer.model.batch import BOS, EOS, PAD
 
-LIKELY = 64
+LIKELY = 128
 """Target tokens that are kept for each source token."""
 
 BLOCK = 16_384
 """Pairs whose alignments are counted together."""
 
-LEAST = 0.1
+LEAST = 0.02
 """Attention below this counts as none, of which there is too much to store."""
 
 
