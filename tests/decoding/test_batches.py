@@ -42,7 +42,7 @@ def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
     seen = []
     for series in (series for share in shares for series in group_by_shape(share)):
         shapes = set()
-        for numbers, source, prefix, table in series:
+        for numbers, (source, prefix, table, _) in series:
             forms = None if table is None else table.forms
             shapes.add((len(source), *(one is not None and one.shape for one in (prefix, forms))))
             for row, number in enumerate(numbers):
@@ -52,7 +52,7 @@ def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
                 assert given == prefixes[number]
                 assert terms_in(table, row) == terms[number]
             assert not source[len(numbers) :].any()
-        assert len(shapes) == 1 and len({batch.shape for batch in series}) == 1
+        assert len(shapes) == 1 and len({batch.inputs.shape for batch in series}) == 1
     assert sorted(seen) == [number for number, ids in enumerate(sources) if ids]
 
 
@@ -60,7 +60,7 @@ def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():
     generator = np.random.default_rng(0)
     sources = [[4] * n for n in generator.integers(1, 60, 200)]
     shares = balance(batches_of(sources, [[]] * 200, [[]] * 200), 2)
-    tokens = [sum(np.count_nonzero(batch.source) for batch in share) for share in shares]
+    tokens = [sum(np.count_nonzero(batch.inputs.source) for batch in share) for share in shares]
     assert abs(tokens[0] - tokens[1]) <= 4 * 61  # a batch
     for share in shares:
         lengths = [len(sources[batch.numbers[0]]) for batch in share]

@@ -38,7 +38,7 @@ def found(pieces, small_model, random_params, monkeypatch):
         def series(ensemble, settings, asked, wanted):
             find.wanted.append(wanted)
             results = []
-            for source, given, _ in asked:
+            for source, given, *_ in asked:
                 find.given.append(given)
                 repeated = np.tile(table, (len(source), 1, 1)), np.tile(scores, (len(source), 1))
                 results.append(SearchResult(*repeated))
