@@ -68,6 +68,8 @@ def test_there_is_no_shortlist_where_terms_are_wanted_or_the_vocabulary_is_small
     assert len(own) == 2 * 32 and 7 in own and (padding == PAD).all()
     assert with_shortlist(lexicon, large, plain) is plain
     assert with_shortlist(None, small, plain) is plain
+    long = SearchBatch([0], SearchInput(source, np.full((2, 32), 9, np.int32)))
+    assert with_shortlist(lexicon, replace(small, shortlist=1), long) is long
     terms = pad_terms([[[[5, 6]]]], 2, np.zeros(100, bool))
     with_terms = SearchBatch([0], SearchInput(source, None, terms))
     assert with_shortlist(lexicon, small, with_terms) is with_terms
@@ -88,6 +90,7 @@ def test_a_lexicon_counts_attention(models, monkeypatch):
 
     monkeypatch.setattr(lexicons, "attention_to_source", noted)
     monkeypatch.setattr(lexicons, "BLOCK", 2)
+    monkeypatch.setattr(lexicons, "FEWEST", 1)
     found = make_lexicon(translator, pairs)
     sums, counts = np.zeros((config.model.source_vocab_size, tokenizers.target.vocab_size)), {}
     for source, target, attention in read:

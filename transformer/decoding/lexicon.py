@@ -18,7 +18,10 @@ LIKELY = 128
 """Target tokens that are kept for each source token."""
 
 BLOCK = 16_384
-"""Pairs whose alignments are counted together."""
+"""Pairs of texts that are sorted by length together."""
+
+FEWEST = 1_000_000
+"""Links that are kept as they come, before equal ones are added up."""
 
 LEAST = 0.02
 """Attention below this counts as none, of which there is too much to store."""
@@ -30,21 +33,29 @@ class AlignmentCounts:
 
     def __init__(self, tokenizers: Tokenizers):
         self.tokenizers = tokenizers
-        self.keys = np.zeros(0, np.int64)
-        self.sums = np.zeros(0)
+        self.keys = [np.zeros(0, np.int64)]
+        self.sums = [np.zeros(0)]
         self.frequencies = np.zeros(tokenizers.target.vocab_size, np.int64)
 
-    def add(self, keys: list[np.ndarray], sums: list[np.ndarray]) -> None:
+    def add(self, keys: np.ndarray, sums: np.ndarray) -> None:
         """Counts more pairs of tokens; a key is source token * vocabulary + target token."""
-        self.keys, place = np.unique(np.concatenate([self.keys, *keys]), return_inverse=True)
-        self.sums = np.bincount(place, np.concatenate([self.sums, *sums]), len(self.keys))
+        self.keys.append(keys)
+        self.sums.append(sums)
+        if sum(map(len, self.keys[1:])) > max(len(self.keys[0]), FEWEST):
+            self._merge()
+
+    def _merge(self) -> None:
+        keys, place = np.unique(np.concatenate(self.keys), return_inverse=True)
+        self.sums = [np.bincount(place, np.concatenate(self.sums), len(keys))]
+        self.keys = [keys]
 
     def lexicon(self) -> Lexicon:
         """The target tokens of each source token, those with the most attention first, the one of
         the same text second, so that names can be copied."""
+        self._merge()
         source_side, target_side = self.tokenizers
-        source, target = np.divmod(self.keys, target_side.vocab_size)
-        order = np.lexsort((-self.sums, source))
+        source, target = np.divmod(self.keys[0], target_side.vocab_size)
+        order = np.lexsort((-self.sums[0], source))
         source, target = source[order], target[order]
         rank = np.arange(len(source)) - np.searchsorted(source, source)
         likely = np.full((source_side.vocab_size, LIKELY), PAD, np.int32)
@@ -69,9 +80,8 @@ def make_lexicon(translator: Translator, pairs: Iterable[tuple[str, str]]) -> Le
         sources, targets = _encoded(translator, block)
         for row in targets:
             np.add.at(counts.frequencies, row, 1)
-        found = [*_attention(translator, counts.frequencies.size, sources, targets)]
-        if found:
-            counts.add(*map(list, zip(*found)))
+        for found in _attention(translator, counts.frequencies.size, sources, targets):
+            counts.add(*found)
     return counts.lexicon()
 
 

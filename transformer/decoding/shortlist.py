@@ -6,6 +6,7 @@ rows. The shortlist of a sentence is the same in every batch.
 """
 
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -28,8 +29,8 @@ FREQUENT = 4
 class Lexicon(NamedTuple):
     """Which target tokens each source token is translated by.
 
-    likely    [V_source, N]  the target tokens that are aligned with it most often, best first, then
-              PAD
+    likely    [V, N]  of each source token, the target tokens that are aligned with it most often,
+                      best first, then PAD
     frequent  [C]     all target tokens that can be chosen, the most frequent first
     """
 
@@ -63,7 +64,7 @@ def read_lexicon(run: Path, config: Config, setting: str) -> Lexicon:
             lexicon = Lexicon(**file)
     except FileNotFoundError:
         raise UserError(f"{setting}: {run} has no {FILE}: {remedy}") from None
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{path} cannot be read: delete it, and {remedy}") from error
     if not _fits(lexicon, config.model):
         raise UserError(f"{path} belongs to other vocabularies: delete it, and {remedy}")
@@ -87,17 +88,17 @@ def _fits(lexicon: Lexicon, model: ModelConfig) -> bool:
 def with_shortlist(
     lexicon: Lexicon | None, settings: DecodeConfig, batch: SearchBatch
 ) -> SearchBatch:
-    """The batch with a shortlist for each sentence; without one if the vocabulary is not larger, or
-    where translations must have terms."""
+    """The batch with a shortlist for each sentence; without one if the vocabulary is not larger or
+    a prefix may not fit, or where translations must have terms."""
     inputs = batch.inputs
     if lexicon is None or inputs.terms is not None:
         return batch
-    size = settings.shortlist * inputs.length
-    if size >= len(lexicon.frequent):
+    size, given = settings.shortlist * inputs.length, inputs.prefix
+    if not (0 if given is None else given.shape[1]) < size < len(lexicon.frequent):
         return batch
     prefixes = [()] * len(inputs.source)
-    if inputs.prefix is not None:
-        prefixes = [row[row != PAD] for row in inputs.prefix]
+    if given is not None:
+        prefixes = [row[row != PAD] for row in given]
     table = np.full((len(inputs.source), size), PAD, np.int32)
     for row in range(len(batch.numbers)):
         table[row] = shortlist(lexicon, inputs.source[row], prefixes[row], size)
