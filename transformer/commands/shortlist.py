@@ -50,6 +50,9 @@ def main(words: list[str]) -> None:
 
     if len(config.data.sides) == 1:
         raise UserError(f"{command.run} is not a translator, and has no shortlists")
+    is_converted = config.data.dataset.startswith(CONVERTED)
+    if is_converted and not command.files:
+        raise UserError(f"{command.run} was converted and has no pairs of its own: name --files")
     devices.configure_devices("any")
     counted = config.data
     if command.files:
@@ -63,8 +66,10 @@ def main(words: list[str]) -> None:
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         save_lexicon(file, lexicon)
     print(f"{path}: translations of {lexicon.size:,} source tokens")
-    if not config.data.dataset.startswith(CONVERTED):
+    try:
         print_coverage(translator, config, lexicon)
+    except UserError as error:
+        print(f"its sizes were not tried on a validation set: {error}")
 
 
 def print_coverage(translator: Any, config: Any, lexicon: Any) -> None:

@@ -458,8 +458,9 @@ class DecodeConfig:
     """With a glossary: the score of a translation gets this for each token of a term that it has;
     0: it must have all terms."""
     shortlist: Annotated[int, Limit(0, highest=1_000)] = 0
-    """A translation chooses among this many tokens for each source token: those that translate
-    them, and frequent ones (made by transformer.commands.shortlist); 0: among all tokens."""
+    """A translation chooses among this number of tokens times the length of its source, rounded up
+    to 32, 64, 128, ...: tokens that translate those of the source, and frequent ones (of
+    RUN/shortlist.npz, by python -m transformer.commands.shortlist); 0: among all tokens."""
     max_source_length: Positive = 1024
     """Longest source, in tokens; a longer text is translated sentence by sentence, and a longer
     sentence is truncated, with a warning."""

@@ -92,7 +92,8 @@ def best(
     values, maxima, shared, score, names = continuations
     batch, beam, parts = maxima.shape
     hidden = {PAD, BOS, *forbidden}
-    count = min(count, beam * (values.shape[-1] - len(hidden)))
+    allowed = values.shape[-1] - (len(hidden) if names is None else 0)
+    count = min(count, beam * allowed)
     # A maximum may be that of a hidden token, so more chunks are searched.
     looked_at = count + beam * len({token // WIDTH for token in hidden})
     of_chunks = score(maxima, *(array[..., None] for array in shared)).reshape(batch, -1)

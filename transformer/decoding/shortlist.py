@@ -2,7 +2,7 @@
 source makes likely (Jean et al., 2015, https://aclanthology.org/P15-1001).
 
 The output layer of a small model takes most of the time of a step, and a sentence needs few of its
-rows. The shortlist of a sentence is the same in every batch.
+rows. Tokens of other sentences in the batch do not count.
 """
 
 import zipfile

@@ -108,7 +108,7 @@ def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: st
     for side in sides:
         print(f"  {side.describe(sample, model.config.data)}")
     for side in sides[2:]:
-        same = np.mean([a == b for a, b in zip(side.ids, converted.ids)])
+        same = sum(a == b for a, b in zip(side.ids, converted.ids)) / max(1, len(side.ids))
         print(f"{same:.1%} of the translations are the same with vmap and without it")
     pairs = zip(original.ids, converted.ids)
     different = [number for number, (a, b) in enumerate(pairs) if a != b]
