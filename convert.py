@@ -101,10 +101,11 @@ def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
     require()
     with new_output(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
-        tag = chosen_tag(model, command.target)
-        save_translator(model, folder, command.quantization, tag)
+        tag, lexicon = chosen_tag(model, command.target), None
         if command.shortlist:
             lexicon = read_lexicon(command.run, model.config, "--shortlist")
+        save_translator(model, folder, command.quantization, tag)
+        if lexicon:
             save_vocabulary_map(model, lexicon, command.shortlist, folder)
         if command.sentences:
             sample = read_sample(model.config.data, command.sample, command.sentences)

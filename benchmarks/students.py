@@ -29,6 +29,7 @@ from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.config.settings import Positive
+from transformer.data.vocabularies import load_tokenizers
 from transformer.decoding.shortlist import FILE, read_lexicon
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import save_translator, save_vocabulary_map
@@ -78,11 +79,11 @@ def main(words: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folders = {name: Path(temporary) / name for name in ("teacher", "student")}
         sizes = {
-            name: export(work, folders[name], command.vmap)
-            for name, work in (("teacher", of_teacher), ("student", of_student[1]))
+            name: export(own, folders[name], command.vmap)
+            for name, own in (("teacher", of_teacher), ("student", of_student[1]))
         }
-        run = load_run(command.teacher, config=of_teacher.config)
-        limit = longest_output(of_teacher.config, sources, run.tokenizers)
+        tokenizers = load_tokenizers(command.teacher / "tokenizer", teacher.data)
+        limit = longest_output(of_teacher.config, sources, tokenizers)
         int8 = "int8", limit
         builders[f"teacher, beam {beam}, CTranslate2 int8"] = (
             build_theirs, of_teacher, folders["teacher"], *int8,

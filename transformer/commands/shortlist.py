@@ -50,8 +50,7 @@ def main(words: list[str]) -> None:
 
     if len(config.data.sides) == 1:
         raise UserError(f"{command.run} is not a translator, and has no shortlists")
-    is_converted = config.data.dataset.startswith(CONVERTED)
-    if is_converted and not command.files:
+    if config.data.dataset.startswith(CONVERTED) and not command.files:
         raise UserError(f"{command.run} was converted and has no pairs of its own: name --files")
     devices.configure_devices("any")
     counted = config.data

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Int
@@ -9,8 +10,13 @@ from jaxtyping import Int
 from transformer.data.tags import read_source
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import attention_to_source, parts_with_targets
-from transformer.decoding.batches import SearchInput, longest_text, teacher_forced_batches
-from transformer.decoding.shortlist import Lexicon, shortlist
+from transformer.decoding.batches import (
+    SearchBatch,
+    SearchInput,
+    longest_text,
+    teacher_forced_batches,
+)
+from transformer.decoding.shortlist import Lexicon, with_shortlist
 from transformer.decoding.translator import Translator
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -122,11 +128,10 @@ def coverage(
     """The share of translations, given as tokens, that a search with `decode.shortlist` of this
     size could find."""
     parts, targets = parts_with_targets(translator, sentences, found)
+    settings = replace(translator.settings, shortlist=size)
     is_missed = np.zeros(len(sentences), bool)
     for part, target in zip(parts, targets):
-        source = np.array([*part.source, EOS])
-        count = size * SearchInput(source[None]).length
-        if count < len(lexicon.frequent):
-            allowed = shortlist(lexicon, source, (), count)
-            is_missed[part.number] |= not np.isin(target, allowed).all()
+        alone = SearchBatch([0], SearchInput(np.array([[*part.source, EOS]])))
+        allowed = with_shortlist(lexicon, settings, alone).inputs.shortlist
+        is_missed[part.number] |= allowed is not None and not np.isin(target, allowed).all()
     return 1 - float(is_missed.mean())

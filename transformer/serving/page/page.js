@@ -52,9 +52,7 @@ async function translateFile(run, file) {
   const form = new FormData();
   const fields = { file, run: run.name, source: run.source, target: find("target").value };
   Object.entries(fields).forEach(([name, value]) => form.append(name, value));
-  const response = await fetch("translate_file", { method: "POST", body: form });
-  const found = await response.json();
-  if (!response.ok) throw new Error(found.error);
+  const found = await post("translate_file", { body: form });
   const name = found.translatedFileUrl.split("/").pop(), card = element("div", "card");
   const link = card.appendChild(element("a", "best", name.slice(name.indexOf(".") + 1)));
   Object.assign(link, { href: `download_file/${name}`, download: link.textContent });
@@ -68,11 +66,15 @@ function chosen() {
 async function ask(run, text) {
   const options = { ...run.options };
   for (const input of find("settings").querySelectorAll("input")) options[input.name] = input.valueAsNumber;
-  const response = await fetch("answer", {
-    method: "POST",
+  return post("answer", {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ run: run.name, text, ...options }),
   });
+}
+
+/** The answer to a request, as an object; throws the server's error. */
+async function post(path, request) {
+  const response = await fetch(path, { method: "POST", ...request });
   const found = await response.json();
   if (!response.ok) throw new Error(found.error);
   return found;
