@@ -60,7 +60,7 @@ def read_lexicon(run: Path, config: Config, setting: str) -> Lexicon:
     path = run / FILE
     remedy = f"make it with: python -m transformer.commands.shortlist {run}"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path) as file:
             lexicon = Lexicon(**file)
     except FileNotFoundError:
         raise UserError(f"{setting}: {run} has no {FILE}: {remedy}") from None
