@@ -88,6 +88,7 @@ def to_marian(command: convert_line.ToMarian) -> None:
 
 def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
     from transformer.decoding.shortlist import read_lexicon
+    from transformer.errors import UserError
     from transformer.interchange.comparison import compare, read_sample
     from transformer.interchange.ctranslate2 import (
         not_carried,
@@ -95,10 +96,15 @@ def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
         save_translator,
         save_vocabulary_map,
     )
-    from transformer.interchange.marian import load_any
+    from transformer.interchange.marian import is_marian, load_any
     from transformer.interchange.model import new_output
 
     require()
+    if command.shortlist and is_marian(command.run):
+        raise UserError(
+            f"--shortlist: {command.run} is not a run: convert it with from-marian, and make "
+            "the shortlist with: python -m transformer.commands.shortlist RUN --files PAIRS"
+        )
     with new_output(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
         tag, lexicon = chosen_tag(model, command.target), None
@@ -106,7 +112,7 @@ def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
             lexicon = read_lexicon(command.run, model.config, "--shortlist")
         save_translator(model, folder, command.quantization, tag)
         if lexicon:
-            save_vocabulary_map(model, lexicon, command.shortlist, folder)
+            save_vocabulary_map(model, lexicon, command.shortlist, folder, tag)
         if command.sentences:
             sample = read_sample(model.config.data, command.sample, command.sentences)
             if sample:

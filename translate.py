@@ -52,7 +52,7 @@ def main(words: list[str]) -> None:
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
     temperature = load_temperature(command.run, command.checkpoint)
-    lexicon = load_lexicon(command.run, config)
+    lexicon = None if command.score else load_lexicon(command.run, config)
     translator = replace(translator, glossary=glossary, temperature=temperature, lexicon=lexicon)
     print(
         f"{command.run}, {config.data.source} to {config.data.target}, checkpoint {label}",

@@ -3,10 +3,13 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from small_run import run
 
 from transformer.commands import shortlist
+from transformer.decoding.shortlist import FILE, Lexicon, save_lexicon
+from transformer.model.batch import EOS, PAD
 
 SENTENCES = ["the old dog", "", "cat sees dog", "red cat likes old dog"]
 TEXT = "".join(f"{line}\n" for line in SENTENCES)
@@ -47,9 +50,15 @@ def test_a_shortlist_is_made_and_used(undisturbed, plain, tmp_path, capsys):
     shortlist.main([str(run)])
     shown = capsys.readouterr().out
     assert "shortlist.npz: translations of" in shown and "of 12 of the validation set" in shown
-    # Its vocabulary is smaller than any shortlist.
-    found = said("translate.py", run, "--decode.shortlist", 1, stdin=TEXT)
-    assert found.splitlines() == plain
+    # It is used: with EOS and one more token, there is nothing but this one.
+    with np.load(run / FILE) as file:
+        lexicon = Lexicon(**file)
+    lexicon = Lexicon(np.full_like(lexicon.likely, PAD), np.array([EOS, 5, 6, 7], np.int32))
+    with (run / FILE).open("wb") as file:
+        save_lexicon(file, lexicon)
+    found = said("translate.py", run, "--decode.shortlist", 1, stdin=TEXT).splitlines()
+    assert [bool(line) for line in found] == [bool(line) for line in plain]
+    assert len({piece for line in found for piece in line.replace(" ", "")}) == 1
     assert "BLEU" in said("eval.py", run, "--decode.shortlist", 1)
 
 

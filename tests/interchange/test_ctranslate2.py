@@ -104,7 +104,7 @@ def test_a_shortlist_becomes_a_vocabulary_map(random_translator, pairs, tmp_path
     sources = [text for text, _ in pairs[:3]]
     for text in sources:
         found = comparison.theirs(model, folder, [text], Search(2, 9, use_vmap=True))
-        tokens = {int(t) for s in source.encode([text])[0] for t in likely[s]}
+        tokens = {int(t) for s in [*source.encode([text])[0], EOS] for t in likely[s]}
         assert {*found.ids[0]} <= tokens | {*frequent[:16].tolist()}
     comparison.compare(model, folder, comparison.Sample(sources, []), "none")
     shown = capsys.readouterr().out
@@ -219,6 +219,12 @@ def test_target_tags_go_along_or_one_of_them_is_built_in(
     comparison.compare(model, tmp_path / "one", sample, "none", ">>pt_br<<")
     assert "9 translations are the same (100.0%)" in capsys.readouterr().out
     assert "target tag" not in " ".join(not_carried(model, ">>pt_br<<"))
+    tokenizer = model.tokenizers.source
+    likely = np.full((tokenizer.vocab_size, 1), PAD)
+    likely[[EOS, tokenizer.encode([">>pt_br<<"])[0][0]], 0] = 90, 91
+    save_vocabulary_map(model, Lexicon(likely, np.array([80])), 1, tmp_path / "one", ">>pt_br<<")
+    first, *_ = (tmp_path / "one" / "vmap.txt").read_text().splitlines()
+    assert first.split() == tokenizer.pieces([80, 90, 91])
 
     with pytest.raises(UserError, match="--target .*>>deu<<"):
         save_package(model, tmp_path / "a.argosmodel", "none")

@@ -7,7 +7,6 @@ rows. Tokens of other sentences in the batch do not count.
 
 import zipfile
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
-from transformer.decoding.batches import SearchBatch
+from transformer.decoding.batches import SEARCH_LENGTHS, SearchBatch, round_up
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -88,25 +87,33 @@ def _fits(lexicon: Lexicon, model: ModelConfig) -> bool:
 def with_shortlist(
     lexicon: Lexicon | None, settings: DecodeConfig, batch: SearchBatch
 ) -> SearchBatch:
-    """The batch with a shortlist for each sentence; without one if the vocabulary is not larger or
-    a prefix may not fit, or where translations must have terms."""
+    """The batch with a shortlist for each sentence, then PAD up to the longest; without one if a
+    prefix may not fit, or where translations must have terms."""
     inputs = batch.inputs
     if lexicon is None or inputs.terms is not None:
         return batch
-    size, given = settings.shortlist * inputs.length, inputs.prefix
-    if not (0 if given is None else given.shape[1]) < size < len(lexicon.frequent):
+    size, given = shortlist_size(lexicon, settings, inputs.length), inputs.prefix
+    if given is None:
+        given = np.full((len(inputs.source), 1), PAD, np.int32)
+    if given.shape[1] >= size:
         return batch
-    prefixes = [()] * len(inputs.source)
-    if given is not None:
-        prefixes = [row[row != PAD] for row in given]
     table = np.full((len(inputs.source), size), PAD, np.int32)
     for row in range(len(batch.numbers)):
-        table[row] = shortlist(lexicon, inputs.source[row], prefixes[row], size)
+        source, prefix = (tokens[row][tokens[row] != PAD] for tokens in (inputs.source, given))
+        own = shortlist_size(lexicon, settings, max(len(source), len(prefix) + 1))
+        own = min(own, size)
+        table[row, :own] = shortlist(lexicon, source, prefix, own)
     return batch._replace(inputs=inputs._replace(shortlist=table))
 
 
+def shortlist_size(lexicon: Lexicon, settings: DecodeConfig, length: int) -> int:
+    """The tokens of the shortlist of a sentence of this length: the same for all lengths that are
+    padded alike, and at most half of those that can be chosen."""
+    return min(settings.shortlist * round_up(length, SEARCH_LENGTHS), len(lexicon.frequent) // 2)
+
+
 def shortlist(
-    lexicon: Lexicon, source: Int[np.ndarray, "S"], prefix: Iterable[int], size: int
+    lexicon: Lexicon, source: Int[np.ndarray, "S"], prefix: Int[np.ndarray, "P"], size: int
 ) -> Int[np.ndarray, "C"]:
     """The tokens that a translation of `source` may have, `size` in all, in ascending order: EOS,
     those of the prefix, the most frequent ones, and the likeliest translations of each token: first
@@ -114,7 +121,7 @@ def shortlist(
     ones."""
     likely = lexicon.likely[np.unique(source)].T.ravel()
     frequent = lexicon.frequent[:size]
-    wanted = [[EOS], [*prefix], frequent[: size // FREQUENT], likely[likely != PAD], frequent]
+    wanted = [[EOS], prefix, frequent[: size // FREQUENT], likely[likely != PAD], frequent]
     tokens = np.concatenate(wanted).astype(np.int32)
     place = np.arange(len(tokens))
     first = np.empty(tokens.max() + 1, np.int64)

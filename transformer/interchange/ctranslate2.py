@@ -150,14 +150,20 @@ def save_translator(model: Run, folder: Path, quantization: str, tag: str = "") 
         path.write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
 
 
-def save_vocabulary_map(model: Run, lexicon: Lexicon, count: int, folder: Path) -> None:
+def save_vocabulary_map(
+    model: Run, lexicon: Lexicon, count: int, folder: Path, tag: str = ""
+) -> None:
     """Writes vmap.txt, from which CTranslate2 makes the shortlist of a batch (use_vmap): for each
-    source token the `count` likeliest target tokens, and of no source token, as frequent ones, as
-    many as a shortlist of ours has for `decode.shortlist`."""
+    source token the `count` likeliest target tokens, and for all sentences as many frequent ones as
+    a shortlist of ours has for `decode.shortlist`, and those of EOS and the target tag, which
+    CTranslate2 adds after it has looked up the tokens of the text."""
     source, target = map(token_names, model.tokenizers)
+    likely = [row[row != PAD][:count] for row in lexicon.likely]
+    added = [EOS, *([source.index(tag_piece(tag))] if tag else [])]
     frequent = lexicon.frequent[: count * SEARCH_LENGTHS[0] // FREQUENT]
-    rows = [("", frequent), *zip(source, lexicon.likely[:, :count])]
-    lines = [f"{name}\t{' '.join(target[n] for n in row if n != PAD)}" for name, row in rows]
+    always = np.concatenate([frequent, *(likely[token] for token in added)])
+    rows = [("", dict.fromkeys(always.tolist())), *zip(source, likely)]
+    lines = [f"{name}\t{' '.join(target[token] for token in row)}" for name, row in rows]
     write_text(folder / "vmap.txt", "".join(f"{line}\n" for line in lines))
 
 

@@ -99,10 +99,13 @@ def read_marian(folder: Path, source: str = "", target: str = "") -> Run:
 
 def load_any(folder: Path, checkpoint: str = "best") -> Run:
     """The translator of a run, or of a folder of theirs."""
+    return read_marian(folder) if is_marian(folder) else load_translator(folder, checkpoint)
+
+
+def is_marian(folder: Path) -> bool:
+    """Whether it is a folder of theirs."""
     config = folder / "config.json"
-    if config.is_file() and _optional(config).get("model_type") == "marian":
-        return read_marian(folder)
-    return load_translator(folder, checkpoint)
+    return config.is_file() and _optional(config).get("model_type") == "marian"
 
 
 def _longest(tokens: dict, positions: int) -> int:

@@ -44,11 +44,10 @@ def decoding_params(config: ModelConfig, params: Params) -> Params:
 
 
 class OutputRows(struct.PyTreeNode):
-    """Some rows of the output layer for each of B sentences: table [B, C, D], and bias [B, C] or
-    None."""
+    """Some rows of the output layer for each of B sentences: table [B, C, D] and bias [B, C]."""
 
     table: Array
-    bias: Array | None
+    bias: Array
 
 
 class DecodeCache(struct.PyTreeNode):
@@ -107,12 +106,13 @@ def init_cache(
 def with_output_rows(
     tokens: Int[Array, "B C"], config: ModelConfig, params: Params, cache: DecodeCache
 ) -> DecodeCache:
-    """The cache of sentences that have logits of these tokens alone."""
+    """The cache of sentences that have logits of these tokens alone; those of PAD after another
+    token are -inf."""
     output = output_layer(params)
     table = output.table[tokens].astype(_cache_dtype(config))
-    return cache.replace(
-        output=OutputRows(table, None if output.bias is None else output.bias[tokens])
-    )
+    is_unused = (tokens == PAD) & (tokens[:, :1] != PAD)
+    bias = 0 if output.bias is None else output.bias[tokens]
+    return cache.replace(output=OutputRows(table, jnp.where(is_unused, -jnp.inf, bias)))
 
 
 def _cache_dtype(config: ModelConfig) -> str:
@@ -189,7 +189,7 @@ def _next_logits(
     # On CPUs, a product with the larger factor on the left takes a fourth of the time; the barrier
     # prevents XLA from exchanging the factors.
     scores = jax.lax.optimization_barrier(contract("bcd,bwd->bcw", rows.table, x)).swapaxes(1, 2)
-    return scores if rows.bias is None else scores + rows.bias[:, None]
+    return scores + rows.bias[:, None]
 
 
 def ancestry_mask(
