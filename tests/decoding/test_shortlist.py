@@ -134,12 +134,16 @@ def test_translations_have_no_other_tokens(models, monkeypatch):
         monkeypatch.setattr(f"transformer.decoding.batches.{lengths}", (4, 8, 16, 32))
     config = replace(config, decode=replace(config.decode, shortlist=1))
     translator = make_translator(config, params, tokenizers)
-    sources, size = ["the old dog", "a cat", "", "sees"], tokenizers.target.vocab_size
+    sources, size = ["the old dog", "a cat", "", "a cat sees a cat"], tokenizers.target.vocab_size
     first = best_hypotheses(translator, sources)
     for allowed in ([5, 6, 7], [8, 9, 10]):
         likely = np.array([allowed] * config.model.source_vocab_size, np.int32)
         lexicon = Lexicon(likely, np.arange(EOS, size, dtype=np.int32))
-        found = best_hypotheses(replace(translator, lexicon=lexicon), sources)
+        among = replace(translator, lexicon=lexicon)
+        found = best_hypotheses(among, sources)
+        for one, text in zip(found, sources):
+            [alone] = best_hypotheses(among, [text])
+            assert one.tokens == alone.tokens and one.score == pytest.approx(alone.score, rel=1e-4)
         for one, whole in zip(found, first):
             assert {*one.tokens} <= {EOS, *allowed}
             assert one.tokens != whole.tokens or not one.tokens

@@ -45,7 +45,7 @@ class SearchInput(NamedTuple):
     def length(self) -> int:
         """The length that sources and prefixes are padded to for the search."""
         prefix = 0 if self.prefix is None else self.prefix.shape[1]
-        return round_up(max(self.source.shape[1], prefix), SEARCH_LENGTHS)
+        return search_length(max(self.source.shape[1], prefix))
 
     @property
     def shape(self) -> tuple:
@@ -215,6 +215,11 @@ def _padded_length(source: list[int]) -> int:
 def round_up(length: int, lengths: Sequence[int]) -> int:
     """The next of `lengths`; above the last, the next power of two."""
     return next((n for n in lengths if n >= length), power_of_two(length))
+
+
+def search_length(tokens: int) -> int:
+    """The length that a sentence is padded to for the search."""
+    return round_up(tokens, SEARCH_LENGTHS)
 
 
 def power_of_two(number: int) -> int:

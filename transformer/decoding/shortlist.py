@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
-from transformer.decoding.batches import SEARCH_LENGTHS, SearchBatch, round_up
+from transformer.decoding.batches import SearchBatch, search_length
 from transformer.errors import UserError
 from transformer.model.batch import BOS, EOS, PAD
 
@@ -109,7 +109,7 @@ def with_shortlist(
 def shortlist_size(lexicon: Lexicon, settings: DecodeConfig, length: int) -> int:
     """The tokens of the shortlist of a sentence of this length: the same for all lengths that are
     padded alike, and at most half of those that can be chosen."""
-    return min(settings.shortlist * round_up(length, SEARCH_LENGTHS), len(lexicon.frequent) // 2)
+    return min(settings.shortlist * search_length(length), len(lexicon.frequent) // 2)
 
 
 def shortlist(

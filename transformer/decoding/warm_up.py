@@ -7,13 +7,12 @@ from typing import NamedTuple
 from transformer.data.batching import pad_sources
 from transformer.decoding.batches import (
     LENGTHS,
-    SEARCH_LENGTHS,
     SearchBatch,
     SearchInput,
     last_position,
     longest_output,
     longest_text,
-    round_up,
+    search_length,
 )
 from transformer.decoding.continuous import compile_capacity
 from transformer.decoding.search import BeamSearch
@@ -42,7 +41,7 @@ def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchSha
     longest, positions = longest_text(models, settings) + 1, last_position(models)  # EOS
     found, known = [], set()
     for length in [length for before, length in pairwise((0, *LENGTHS)) if before < longest]:
-        padded, capacities = round_up(length, SEARCH_LENGTHS), [FIRST_CAPACITY]
+        padded, capacities = search_length(length), [FIRST_CAPACITY]
         most = longest_output(models, settings, padded)
         # Searches have fewer lengths than texts.
         while padded not in known and capacities[-1] < most:

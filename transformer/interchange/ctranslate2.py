@@ -26,7 +26,7 @@ from transformer.data.piece_tokenizer import PieceTokenizer
 from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.batches import SEARCH_LENGTHS
+from transformer.decoding.batches import search_length
 from transformer.decoding.shortlist import FREQUENT, Lexicon
 from transformer.errors import UserError
 from transformer.interchange.model import longest_sequence, new_output
@@ -160,7 +160,7 @@ def save_vocabulary_map(
     source, target = map(token_names, model.tokenizers)
     likely = [row[row != PAD][:count] for row in lexicon.likely]
     added = [EOS, *([source.index(tag_piece(tag))] if tag else [])]
-    frequent = lexicon.frequent[: count * SEARCH_LENGTHS[0] // FREQUENT]
+    frequent = lexicon.frequent[: count * search_length(1) // FREQUENT]
     always = np.concatenate([frequent, *(likely[token] for token in added)])
     rows = [("", dict.fromkeys(always.tolist())), *zip(source, likely)]
     lines = [f"{name}\t{' '.join(target[token] for token in row)}" for name, row in rows]
