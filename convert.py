@@ -100,19 +100,20 @@ def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
     from transformer.interchange.model import new_output
 
     require()
-    if command.shortlist and is_marian(command.run):
+    sizes = [name for name in ("shortlist", "frequent") if getattr(command, name)]
+    if sizes and is_marian(command.run):
         raise UserError(
-            f"--shortlist: {command.run} is not a run: convert it with from-marian, and make "
+            f"--{sizes[0]}: {command.run} is not a run: convert it with from-marian, and make "
             "the shortlist with: python -m transformer.commands.shortlist RUN --files PAIRS"
         )
     with new_output(command.folder) as folder:
         model = load_any(command.run, command.checkpoint)
         tag, lexicon = chosen_tag(model, command.target), None
-        if command.shortlist:
-            lexicon = read_lexicon(command.run, model.config, "--shortlist")
+        if sizes:
+            lexicon = read_lexicon(command.run, model.config, f"--{sizes[0]}")
         save_translator(model, folder, command.quantization, tag)
         if lexicon:
-            save_vocabulary_map(model, lexicon, command.shortlist, folder, tag)
+            save_vocabulary_map(model, lexicon, command.shortlist, command.frequent, folder, tag)
         if command.sentences:
             sample = read_sample(model.config.data, command.sample, command.sentences)
             if sample:

@@ -4,8 +4,9 @@ Needs pip install -e '.[bench]', the test set of the teacher's run, and a shortl
 student's (python -m transformer.commands.shortlist runs/student).
 
 Both translate the test set, the teacher with its own beam, the student with a beam of 1 and with
-the teacher's; the student also with shortlists, and both in CTranslate2 with int8 weights. Text
-goes in and text comes out, without a length penalty, each contestant in a process of its own.
+the teacher's; the student also with shortlists and among the frequent tokens alone, and both in
+CTranslate2 with int8 weights. Text goes in and text comes out, without a length penalty, each
+contestant in a process of its own.
 """
 
 import tempfile
@@ -30,7 +31,7 @@ from transformer.commands.program import run_command
 from transformer.config import Config
 from transformer.config.settings import Positive
 from transformer.data.vocabularies import load_tokenizers
-from transformer.decoding.shortlist import FILE, read_lexicon
+from transformer.decoding.shortlist import read_lexicon
 from transformer.evaluation.scores import bleu
 from transformer.interchange.ctranslate2 import save_translator, save_vocabulary_map
 from transformer.runs.folder import load_run_config
@@ -46,9 +47,9 @@ class Students:
     student: tyro.conf.Positional[Path]
     """The run folder of the student."""
     shortlist: Positive = 8
-    """decode.shortlist."""
-    vmap: Positive = 16
-    """Target tokens for each source token in vmap.txt, as --shortlist of convert.py."""
+    """decode.shortlist; in vmap.txt, the --shortlist of convert.py has twice as many."""
+    frequent: Positive = 4000
+    """decode.frequent, and --frequent of convert.py."""
     sentences: Positive = 1000
     """Sentences to translate, the first of the test set."""
     rounds: Positive = 5
@@ -64,24 +65,26 @@ def main(words: list[str]) -> None:
     print(f"{machine()}\n{versions('jax', 'ctranslate2')}")
     print(f"teacher {command.teacher}, student {command.student}; {len(sources):,} sentences\n")
 
-    def work(run: Path, config: Config, beam: int, shortlist: int = 0) -> Work:
+    def work(run: Path, config: Config, beam: int, **changes: int) -> Work:
         config = same_search(config, beam)
-        decode = replace(config.decode, shortlist=shortlist)
+        decode = replace(config.decode, **changes)
         return Work(run, "best", replace(config, decode=decode), sources)
 
     of_teacher = work(command.teacher, teacher, beam)
     of_student = {beam: work(command.student, student, beam) for beam in (beam, 1)}
     builders: dict[str, tuple] = {f"teacher, beam {beam}": (build_ours, of_teacher, "float32")}
     for size, own in of_student.items():
-        among = work(command.student, student, size, command.shortlist)
         builders[f"student, beam {size}"] = (build_ours, own, "float32")
-        builders[f"student, beam {size}, shortlist"] = (build_ours, among, "float32")
+        for variant in ("shortlist", "frequent"):
+            among = work(command.student, student, size, **{variant: getattr(command, variant)})
+            builders[f"student, beam {size}, {variant}"] = (build_ours, among, "float32")
     with tempfile.TemporaryDirectory() as temporary:
-        folders = {name: Path(temporary) / name for name in ("teacher", "student")}
+        folders = {name: Path(temporary) / name for name in ("teacher", "student", "common")}
         sizes = {
-            name: export(own, folders[name], command.vmap)
-            for name, own in (("teacher", of_teacher), ("student", of_student[1]))
+            "teacher": export(of_teacher, folders["teacher"]),
+            "student": export(of_student[1], folders["student"], 2 * command.shortlist),
         }
+        export(of_student[1], folders["common"], 0, command.frequent)
         tokenizers = load_tokenizers(command.teacher / "tokenizer", teacher.data)
         limit = longest_output(of_teacher.config, sources, tokenizers)
         int8 = "int8", limit
@@ -89,22 +92,24 @@ def main(words: list[str]) -> None:
             build_theirs, of_teacher, folders["teacher"], *int8,
         )  # fmt: skip
         for size, own in of_student.items():
-            theirs = build_theirs, own, folders["student"], *int8
-            builders[f"student, beam {size}, CTranslate2 int8"] = theirs
-            builders[f"student, beam {size}, CTranslate2 int8, vmap"] = (*theirs, True)
+            name = f"student, beam {size}, CTranslate2 int8"
+            builders[name] = build_theirs, own, folders["student"], *int8
+            builders[f"{name}, shortlist"] = build_theirs, own, folders["student"], *int8, True
+            builders[f"{name}, frequent"] = build_theirs, own, folders["common"], *int8, True
         outcomes = contest(builders, command.rounds, warmup=1)
     language = teacher.data.target
     print(f"\n{table(result_rows(outcomes, references, language))}")
     print(", ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
-def export(work: Work, folder: Path, vmap: int) -> str:
-    """Writes a CTranslate2 model with int8 weights; returns the sizes of both, without tables."""
+def export(work: Work, folder: Path, likely: int = 0, common: int = 0) -> str:
+    """Writes a CTranslate2 model with int8 weights, and vmap.txt where it has a size; returns the
+    sizes of both models, without tables."""
     run = load_run(work.run, work.checkpoint, work.config)
     save_translator(run, folder, "int8")
-    if (work.run / FILE).exists():
+    if likely or common:
         lexicon = read_lexicon(work.run, work.config, "--shortlist")
-        save_vocabulary_map(run, lexicon, vmap, folder)
+        save_vocabulary_map(run, lexicon, likely, common, folder)
     size = (folder / "model.bin").stat().st_size
     ours = sum(leaf.nbytes for leaf in jax.tree.leaves(run.params))
     return f"{ours / 1e6:.1f} MB in float32, {size / 1e6:.1f} MB in int8"
@@ -116,7 +121,7 @@ def result_rows(
     """A row for each contestant; the teacher is the first."""
     rows, first = [], next(iter(outcomes.values()))
     for name, (timing, _, (texts, ids, _), _) in outcomes.items():
-        whole = outcomes[name.removesuffix(", shortlist").removesuffix(", vmap")]
+        whole = outcomes[name.removesuffix(", shortlist").removesuffix(", frequent")]
         same = np.mean([a == b for a, b in zip(ids, whole.result.ids)])
         rows.append(
             {

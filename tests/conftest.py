@@ -90,6 +90,14 @@ def no_more_programs_than_fit():
         jax.clear_caches()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk():
+    """What a test writes need not outlive a power cut; the commands that tests start do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
     """A folder for all processes of pytest: what one of them made, the others find."""

@@ -18,6 +18,8 @@ from test_resume import assert_same_end, updating
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
 
+pytestmark = pytest.mark.slow
+
 STANDSTILL = ["--optimizer.scale", "1e-12", "--optimizer.warmup-steps", "1000"]
 
 
@@ -26,7 +28,6 @@ def weights(folder: Path, checkpoint: str) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
 
 
-@pytest.mark.slow
 def test_it_begins_with_the_other_runs_weights(config, undisturbed, tmp_path):
     folder = tmp_path / "tuned"
     words = ["train.py", config, "--run", folder, "--from", undisturbed, "--train.steps", 1]
@@ -64,7 +65,6 @@ def test_it_has_its_own_data_and_schedule_and_the_others_vocabulary(config, undi
     assert "5 of 5 done" in again.stdout
 
 
-@pytest.mark.slow
 def test_killed_before_its_first_checkpoint_it_begins_with_the_other_weights_again(
     config, undisturbed, tmp_path
 ):
@@ -82,7 +82,6 @@ def test_killed_before_its_first_checkpoint_it_begins_with_the_other_weights_aga
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
 
 
-@pytest.mark.slow
 def test_two_processes_begin_with_the_other_runs_weights(config, undisturbed, tmp_path):
     folder = tmp_path / "tuned"
     words = [config, "--run", folder, "--from", undisturbed, *STANDSTILL, "--train.steps", 1]
@@ -93,7 +92,6 @@ def test_two_processes_begin_with_the_other_runs_weights(config, undisturbed, tm
         np.testing.assert_allclose(ours, theirs, atol=1e-8)
 
 
-@pytest.mark.slow
 def test_two_processes_tune_a_classifier(config, family, tmp_path):
     """Its classes are new, so its vocabulary is not the other run's."""
     words = [config, *family_words(config.parent, "classes")[:6], "--data.target="]
@@ -103,7 +101,6 @@ def test_two_processes_tune_a_classifier(config, family, tmp_path):
     assert [process.returncode for process in both] == [0, 0], said
 
 
-@pytest.mark.slow
 def test_it_averages_as_many_checkpoints_as_the_other_run_does(config, undisturbed, tmp_path):
     folder = tmp_path / "tuned"
     words = ["train.py", config, "--run", folder, "--from", undisturbed, *STANDSTILL]
@@ -125,7 +122,6 @@ EARLY = (made("lock"), made("config.json"), updating)
 """Moments before the first checkpoint."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("processes", (1, 2) if "KILLS" in os.environ else (1,))
 def test_tuning_killed_at_any_moment_ends_as_if_never_killed(
     config, undisturbed, tmp_path, processes

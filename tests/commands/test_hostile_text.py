@@ -6,6 +6,8 @@ import json
 import pytest
 from small_run import ROOT, run
 
+pytestmark = pytest.mark.slow
+
 BAIT = "touch bait"
 """Makes a file, if anybody should run it."""
 
@@ -53,7 +55,6 @@ def test_translations_keep_their_places(undisturbed):
     assert [found[lines.index(blank)] for blank in ("", " ", "\t", "\r")] == ["", " ", "\t", ""]
 
 
-@pytest.mark.slow
 def test_objects_say_what_they_are_of(undisturbed):
     asked = [json.dumps({"text": line, "id": i}) for i, line in enumerate(HOSTILE)]
     words = ["--input", "json", "--output", "json", "--nbest", 2, "--alignments"]
@@ -61,7 +62,6 @@ def test_objects_say_what_they_are_of(undisturbed):
     assert [(one["id"], one["text"]) for one in found] == list(enumerate(HOSTILE))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_family_keeps_places_too(family, kind):
     lines = mixed([KINDS[kind]])
@@ -71,7 +71,6 @@ def test_the_family_keeps_places_too(family, kind):
     assert len(set(found[1::2])) == 1
 
 
-@pytest.mark.slow
 def test_training_and_scoring_take_it_as_pairs(config, undisturbed, tmp_path):
     """With as many references as sources, in their order, and nothing that a text says is done."""
     lines = [line.replace("\t", " ") for line in mixed(KNOWN)]

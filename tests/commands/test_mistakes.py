@@ -269,6 +269,14 @@ MISTAKES = [
         "eval.py runs/first --decode.shortlist 1 --decode.min-length 2",
         ["decode.shortlist does not allow decode.min_length"],
     ),
+    (
+        "translate.py runs/first --decode.frequent 9",
+        ["decode.frequent", "no shortlist.npz", "transformer.commands.shortlist runs/first"],
+    ),
+    (
+        "translate.py runs/first --decode.frequent 9 --decode.shortlist 2",
+        ["decode.shortlist does not allow decode.frequent"],
+    ),
     ("shortlist runs/language", ["runs/language is not a translator"]),
     ("shortlist runs/first --files two.en", ["--files", "two.en has no target file"]),
     ("shortlist runs/first --files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),

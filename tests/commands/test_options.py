@@ -50,6 +50,7 @@ def test_a_shortlist_is_made_and_used(undisturbed, plain, tmp_path, capsys):
     shortlist.main([str(run)])
     shown = capsys.readouterr().out
     assert "shortlist.npz: translations of" in shown and "of 12 of the validation set" in shown
+    assert "--decode.shortlist     32  " in shown and "target tokens occur" in shown
     # It is used: with EOS and one more token, there is nothing but this one.
     with np.load(run / FILE) as file:
         lexicon = Lexicon(**file)
@@ -59,7 +60,7 @@ def test_a_shortlist_is_made_and_used(undisturbed, plain, tmp_path, capsys):
     found = said("translate.py", run, "--decode.shortlist", 1, stdin=TEXT).splitlines()
     assert [bool(line) for line in found] == [bool(line) for line in plain]
     assert len({piece for line in found for piece in line.replace(" ", "")}) == 1
-    assert "BLEU" in said("eval.py", run, "--decode.shortlist", 1)
+    assert "BLEU" in said("eval.py", run, "--decode.frequent", 2)
 
 
 def test_what_is_translated_is_scored_alike(undisturbed, plain):

@@ -68,7 +68,8 @@ def test_other_settings_of_the_search_go_to_other_files():
         "beam_size": 5, "alpha": 1.0, "normalisation": "length", "stop": "full",
         "max_extra_length": 9, "max_length": 9, "forced_end": True, "forbidden": (9, 12),
         "renormalise": True, "min_length": 3, "no_repeat_ngram": 2, "repetition_penalty": 1.2,
-        "max_source_length": 99, "term_bonus": 2.0, "shortlist": 8, "dtype": "bfloat16",
+        "max_source_length": 99, "term_bonus": 2.0, "shortlist": 8, "frequent": 9,
+        "dtype": "bfloat16",
     }  # fmt: skip
     assert {*others, "batch_sentences", *DERIVED_FROM_PAIRS} == set(vars(DecodeConfig()))
     changed = [DecodeConfig(**{name: value}) for name, value in others.items()]

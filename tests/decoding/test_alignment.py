@@ -82,6 +82,7 @@ def test_the_words_of_a_reversal_are_linked_to_their_places(reversing):
     assert all(len(of_one) == n for of_one, n, is_right in zip(links, count, right) if is_right)
 
 
+@pytest.mark.slow
 def test_a_text_in_parts_is_linked_as_its_parts_are(reversing):
     sentences = ["ant bee cat .", "dog eel .", "fox gnu hen ."]
     alone = [one[0] for one in hypotheses(reversing, sentences)]

@@ -71,7 +71,7 @@ SHORTLISTS = [
     "beam, wanted, models, tables",
     [
         pytest.param(1, 1, 1, (), marks=pytest.mark.slow),
-        (3, 1, 1, ()),
+        pytest.param(3, 1, 1, (), marks=pytest.mark.slow),
         (3, 2, 1, ("prefix", "shortlist")),
         pytest.param(1, 1, 1, ("prefix",), marks=pytest.mark.slow),
         pytest.param(3, 1, 2, ("shortlist",), marks=pytest.mark.slow),

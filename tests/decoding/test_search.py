@@ -730,7 +730,9 @@ def test_greedy_and_beam_share_one_state():
     assert jax.tree.map(jnp.shape, beam) == jax.tree.map(jnp.shape, state)
 
 
-@pytest.mark.parametrize("stop", ["bound", "full", "heuristic"])
+@pytest.mark.parametrize(
+    "stop", ["bound", *(pytest.param(one, marks=pytest.mark.slow) for one in ("full", "heuristic"))]
+)
 def test_a_search_that_keeps_more_finds_the_same_and_others_behind_them(stop):
     config, beam = DecodeConfig(beam_size=3, stop=stop), 3
     table = random_table(2)

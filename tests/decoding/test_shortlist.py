@@ -21,10 +21,12 @@ from transformer.decoding.shortlist import (
 )
 from transformer.decoding.translator import (
     best_hypotheses,
+    hypotheses,
+    make_joint_translator,
     make_translator,
 )
 from transformer.errors import UserError
-from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.batch import EOS, PAD
 
 V = 23
 """Tokens of the small model."""
@@ -124,8 +126,7 @@ def test_a_lexicon_counts_attention(models, monkeypatch):
         assert sorted(own) == np.flatnonzero(sums[token]).tolist()
         assert (np.diff(sums[token, own]) <= 1e-9).all()
         assert row[1] == copies[token] == (token if token > EOS else PAD)
-    assert {*found.frequent.tolist()} == {*range(tokenizers.target.vocab_size)} - {PAD, BOS}
-    assert found.frequent[: len(counts)].tolist() == sorted(counts, key=lambda t: (-counts[t], t))
+    assert found.frequent.tolist() == sorted(counts, key=lambda t: (-counts[t], t))
 
 
 def test_translations_have_no_other_tokens(models, monkeypatch):
@@ -149,6 +150,34 @@ def test_translations_have_no_other_tokens(models, monkeypatch):
             assert one.tokens != whole.tokens or not one.tokens
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_translations_choose_among_frequent_tokens(models, count):
+    """As a model finds them for which the others are impossible, or several."""
+    config, params, tokenizers = models["translator"]
+    size, sources = tokenizers.target.vocab_size, ["the old dog", "a cat", "", "sees"]
+    members = [(config.model, params)] * count
+    [begun] = tokenizers.target.encode(["garden"])
+    order = np.random.default_rng(0).permutation(np.arange(EOS, size)).tolist()
+    frequent = [token for token in order if token not in begun] + begun
+    allowed = {EOS, *frequent[: size // 2]}
+    lexicon = Lexicon(np.zeros((config.model.source_vocab_size, 1), np.int32), np.array(frequent))
+    settings = replace(config.decode, frequent=size // 2)
+    translator = make_joint_translator(members, settings, tokenizers)
+    among = replace(translator, lexicon=lexicon)
+    found = best_hypotheses(among, sources)
+    forbidden = tuple(token for token in range(3, size) if token not in allowed)
+    settings = replace(config.decode, forbidden=forbidden, renormalise=True)
+    expected = best_hypotheses(make_joint_translator(members, settings, tokenizers), sources)
+    for one, own in zip(found, expected, strict=True):
+        assert one.tokens == own.tokens and {*one.tokens} <= allowed
+        assert one.score == pytest.approx(own.score, rel=1e-4)
+    # A prefix may have any token.
+    prefixes = ["garden"] * len(sources)
+    assert [one.text for [one] in hypotheses(among, sources, 1, prefixes)] == [
+        one.text for [one] in hypotheses(translator, sources, 1, prefixes)
+    ]
+
+
 def test_coverage_is_the_share_of_translations_with_no_other_token(models):
     config, params, tokenizers = models["translator"]
     translator = make_translator(config, params, tokenizers)
@@ -157,9 +186,14 @@ def test_coverage_is_the_share_of_translations_with_no_other_token(models):
     nothing = np.zeros((config.model.source_vocab_size, 1), np.int32)
     used = {token for tokens in found for token in tokens}
     others = [token for token in range(2, 400) if token not in used]
-    assert coverage(translator, Lexicon(nothing, np.array(others)), 1, sources, found) < 1
+    few, many = (replace(DecodeConfig(), shortlist=size) for size in (1, 4))
+    assert coverage(translator, Lexicon(nothing, np.array(others)), few, sources, found) < 1
     first = Lexicon(nothing, np.array([*used, *others]))
-    assert coverage(translator, first, 4, sources, found) == 1
+    assert coverage(translator, first, many, sources, found) == 1
+    frequent = Lexicon(nothing, np.array([EOS, *used - {EOS}]))
+    for count, share in ((1, 1 / 3), (1 + len(used), 1)):  # "" is its own translation
+        settings = replace(DecodeConfig(), frequent=count)
+        assert coverage(translator, frequent, settings, sources, found) == pytest.approx(share)
 
 
 def test_a_lexicon_is_read_back_or_refused(tmp_path, models):

@@ -20,7 +20,9 @@ def to(references):
     return References(references, [references], "de")
 
 
-@pytest.mark.parametrize("second", [SECOND, ALIKE], ids=["worse", "alike"])
+@pytest.mark.parametrize(
+    "second", [SECOND, pytest.param(ALIKE, marks=pytest.mark.slow)], ids=["worse", "alike"]
+)
 def test_scores_and_probabilities_are_those_of_the_sacrebleu_command(tmp_path, second):
     for name, lines in (("first", FIRST), ("second", second), ("references", REFERENCES)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -369,6 +369,7 @@ MISTAKES = [
     (["from-safetensors", "opus", "out"], ["a model of Hugging Face", "from-marian"]),
     (["to-marian", "en_de", "out", "--decode.forbidden", "99999"], ["decode.forbidden (99999)"]),
     (["to-ctranslate2", "en_de", "out", "--shortlist", "8"], ["--shortlist", "no shortlist.npz"]),
+    (["to-ctranslate2", "en_de", "out", "--frequent", "8"], ["--frequent", "no shortlist.npz"]),
     (["to-ctranslate2", "opus", "out", "--shortlist", "8"], ["opus is not a run", "from-marian"]),
     (["to-ctranslate2", "en_de", "out", "--sentences", "-3"], ["sentences (-3)", "at least 0"]),
     (["from-marian", "gone", "deep/deeper/run"], ["gone is not a folder"]),

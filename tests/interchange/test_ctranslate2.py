@@ -100,7 +100,7 @@ def test_a_shortlist_becomes_a_vocabulary_map(random_translator, pairs, tmp_path
     likely[likely <= BOS] = PAD
     frequent = np.arange(EOS, target.vocab_size)
     save_translator(model, folder, "none")
-    save_vocabulary_map(model, Lexicon(likely, frequent), 2, folder)
+    save_vocabulary_map(model, Lexicon(likely, frequent), 2, 0, folder)
     sources = [text for text, _ in pairs[:3]]
     for text in sources:
         found = comparison.theirs(model, folder, [text], Search(2, 9, use_vmap=True))
@@ -222,9 +222,10 @@ def test_target_tags_go_along_or_one_of_them_is_built_in(
     tokenizer = model.tokenizers.source
     likely = np.full((tokenizer.vocab_size, 1), PAD)
     likely[[EOS, tokenizer.encode([">>pt_br<<"])[0][0]], 0] = 90, 91
-    save_vocabulary_map(model, Lexicon(likely, np.array([80])), 1, tmp_path / "one", ">>pt_br<<")
+    lexicon = Lexicon(likely, np.arange(80, 99))
+    save_vocabulary_map(model, lexicon, 1, 2, tmp_path / "one", ">>pt_br<<")
     first, *_ = (tmp_path / "one" / "vmap.txt").read_text().splitlines()
-    assert first.split() == tokenizer.pieces([80, 90, 91])
+    assert first.split() == tokenizer.pieces([80, 81, 90, 91])
 
     with pytest.raises(UserError, match="--target .*>>deu<<"):
         save_package(model, tmp_path / "a.argosmodel", "none")

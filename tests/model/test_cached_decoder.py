@@ -162,7 +162,14 @@ def test_a_prompt_read_at_once_equals_one_token_at_a_time(
 
 
 @pytest.mark.parametrize(
-    "name", ["paper", "relative positions", "rotary positions", "two vocabularies"]
+    "name",
+    [
+        "paper",
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("relative positions", "rotary positions", "two vocabularies")
+        ),
+    ],
 )
 def test_sentences_that_come_and_go_equal_teacher_forcing_of_their_own_tokens(
     small_model, random_params, random_batch, name

@@ -339,6 +339,7 @@ def test_a_decoder_alone_looks_at_no_later_position(small_model, random_params, 
     np.testing.assert_array_equal(reached, np.tril(np.ones((10, 10), bool)))
 
 
+@pytest.mark.slow
 def test_layers_computed_again_or_written_out_are_the_same_layers(
     small_model, random_params, random_batch
 ):
@@ -355,6 +356,7 @@ def test_layers_computed_again_or_written_out_are_the_same_layers(
         jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), other, usual)
 
 
+@pytest.mark.slow
 def test_layers_computed_again_need_less_memory(small_model, random_batch):
     batch = random_batch(rows=32)
 

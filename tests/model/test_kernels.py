@@ -126,6 +126,7 @@ def test_each_device_runs_the_kernel_on_its_own_sentences():
     )
 
 
+@pytest.mark.slow
 def test_an_update_in_kernels_is_the_usual_update(small_config, random_batch, monkeypatch):
     calls = []
 

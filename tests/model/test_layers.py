@@ -14,6 +14,7 @@ from transformer.model.encoder_decoder import offsets_between
 from transformer.model.layers import (
     KeyValue,
     attend,
+    attention,
     causal_mask,
     embed,
     feed_forward,
@@ -53,15 +54,12 @@ def test_scores_and_output_of_the_worked_example():
     np.testing.assert_allclose(keys @ query, [13, 24, 20, 12])
 
     def padded_to_64(x):
-        return jnp.pad(x, [(0, 0), (0, 61)])[None, None]
+        return jnp.pad(x, [(0, 0), (0, 61)])
 
-    everything = jnp.ones((1, 1, 1, 4), bool)
-    values = jnp.asarray(VALUES)[None, None]
-    transposed_keys = padded_to_64(keys).swapaxes(2, 3)
-    output, weights = attend(padded_to_64(query[None]), transposed_keys, values, everything)
+    output, weights = attention(padded_to_64(query[None]), padded_to_64(keys), jnp.asarray(VALUES))
     exponentials = np.exp([1.625, 3, 2.5, 1.5])  # the scores divided by sqrt(64)
-    np.testing.assert_allclose(weights[0, 0, 0], exponentials / exponentials.sum(), rtol=1e-5)
-    np.testing.assert_allclose(output[0, 0, 0], [1.2756, 3.1513, 0.1436], atol=1e-4)
+    np.testing.assert_allclose(weights[0], exponentials / exponentials.sum(), rtol=1e-5)
+    np.testing.assert_allclose(output[0], [1.2756, 3.1513, 0.1436], atol=1e-4)
 
 
 def numpy_attention(q, k, v, mask, bias):
@@ -94,6 +92,19 @@ def test_attend_equals_equation_1_with_mask_and_bias(queries, value_width):
     np.testing.assert_allclose(values, expected, atol=1e-6)
     np.testing.assert_allclose(np.asarray(weights).sum(-1), 1, atol=1e-6)
     assert (np.asarray(weights)[~np.broadcast_to(mask, weights.shape)] == 0).all()
+
+
+def test_attention_of_matrices_is_equation_1():
+    q, k, v = (jax.random.normal(jax.random.key(n), (n, 3)) for n in (2, 5, 6))
+    v = v[:5]
+    for mask in (None, jnp.tri(2, 5, 1, bool)):
+        kept = np.ones((2, 5), bool) if mask is None else np.asarray(mask)
+        expected = numpy_attention(
+            *(np.asarray(x)[None, None] for x in (q, k, v, kept)), np.zeros((1, 1, 2, 5))
+        )
+        values, weights = attention(q, k, v, mask)
+        np.testing.assert_allclose(values, expected[0, 0], atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(weights) > 0, kept)
 
 
 @pytest.mark.parametrize("use_bias", [False, True], ids=["no biases", "biases"])

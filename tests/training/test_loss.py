@@ -136,7 +136,12 @@ PIECES = [(4096, 1), (7, 2), (1, 4)]
 EACH_MODEL_IN_PIECES = pytest.mark.parametrize(
     "changes, positions, devices",
     [
-        pytest.param(changes, *pieces, id=name)
+        pytest.param(
+            changes,
+            *pieces,
+            id=name,
+            marks=() if name in ("paper", "classes") else pytest.mark.slow,
+        )
         for (name, changes), pieces in zip(MODELS.items(), PIECES)
     ],
 )

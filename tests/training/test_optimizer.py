@@ -121,7 +121,9 @@ def test_adamw_equals_optaxs_and_leaves_biases_alone():
     assert not np.allclose(found["w"], plain["w"])
 
 
-@pytest.mark.parametrize("nesterov, rms", [(True, 0.2), (False, 0.0)])
+@pytest.mark.parametrize(
+    "nesterov, rms", [(True, 0.2), pytest.param(False, 0.0, marks=pytest.mark.slow)]
+)
 def test_muon_moves_each_matrix_of_each_layer_as_optaxs_does_and_all_else_as_adam(
     small_model, random_params, nesterov, rms
 ):

@@ -80,7 +80,9 @@ def test_what_cannot_fit_is_refused_with_what_would_help_and_no_more_is_compiled
     assert seen in ([8], [8, 4])  # the second may have begun
 
 
-@pytest.mark.parametrize("times, is_tight", [(1.1, True), (3.1, False)])
+@pytest.mark.parametrize(
+    "times, is_tight", [(1.1, True), pytest.param(3.1, False, marks=pytest.mark.slow)]
+)
 def test_memory_is_tight_where_a_few_times_what_is_in_between_does_not_fit(
     small_config, two_batches, times, is_tight
 ):
@@ -121,7 +123,7 @@ def test_a_program_needs_what_its_state_and_batch_hold(small_config, two_batches
     assert program.temporaries > 0
 
 
-@pytest.mark.parametrize("r_drop", [0, 1.0])
+@pytest.mark.parametrize("r_drop", [pytest.param(0, marks=pytest.mark.slow), 1.0])
 def test_operations_are_nearly_those_that_xla_counts(small_config, random_batch, r_drop):
     # One layer a stack: XLA counts the body of a loop once. Wide ones: products are nearly all.
     wide = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 128, "d_ff": 256, "num_heads": 2}

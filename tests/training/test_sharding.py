@@ -104,7 +104,8 @@ def with_dropout(small_config, micro_batches):
     return Config(config.model, config.data, OptimizerConfig(warmup_steps=10), config.train)
 
 
-@pytest.mark.parametrize("micro_batches", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("micro_batches", [1, 2])
 def test_updates_with_dropout_on_four_devices_equal_those_on_one(
     small_config, uneven_batch, micro_batches
 ):
@@ -257,6 +258,7 @@ def test_updates_of_a_split_state_equal_those_of_a_copied_one(
     assert ours.norm_average == pytest.approx(theirs.norm_average, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_split_state_takes_its_share_of_memory_and_each_weight_travels_twice(
     small_config, uneven_batch
 ):

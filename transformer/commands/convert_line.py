@@ -77,6 +77,9 @@ class ToCTranslate2:
     shortlist: Count = 0
     """Also write vmap.txt, with this number of target tokens for each source token (of the run's
     shortlist.npz), for use_vmap of CTranslate2; 0: none."""
+    frequent: Count = 0
+    """The same: this number of target tokens for all sentences, the most frequent ones; 0: eight
+    for each one of --shortlist."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Make the lexicon of a translator, for `--decode.shortlist`:
+"""Make the lexicon of a translator, for `--decode.shortlist` and `--decode.frequent`:
 `python -m transformer.commands.shortlist runs/quickstart`.
 """
 
+import math
 import signal
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -16,6 +17,9 @@ from transformer.commands.program import run_command
 PROGRAM = "python -m transformer.commands.shortlist"
 SIZES = (4, 8, 16, 32)
 """Values of `decode.shortlist` that are tried."""
+
+SHARES = (0.5, 0.75, 0.9, 1.0)
+"""Values of `decode.frequent` that are tried, as shares of the tokens that occur."""
 
 TRIED = 1_000
 """Sentences of the validation set that they are tried on."""
@@ -73,6 +77,7 @@ def main(words: list[str]) -> None:
 
 def print_coverage(translator: Any, config: Any, lexicon: Any) -> None:
     """Prints how many translations of the validation set each size of shortlist allows."""
+    from dataclasses import replace
     from itertools import islice
 
     from transformer.data.corpus import read_pairs
@@ -81,9 +86,16 @@ def print_coverage(translator: Any, config: Any, lexicon: Any) -> None:
 
     sources = [source for source, _ in islice(read_pairs(config.data, "validation"), TRIED)]
     found = [one.tokens for one in best_hypotheses(translator, sources)]
-    print(f"--decode.shortlist   translations it allows, of {len(found):,} of the validation set")
-    for size in SIZES:
-        print(f"{size:18,}   {coverage(translator, lexicon, size, sources, found):.1%}")
+    tokens = len(lexicon.frequent)
+    tried = [("shortlist", size) for size in SIZES]
+    tried += [("frequent", math.ceil(share * tokens)) for share in SHARES]
+    print(f"{tokens:,} of {translator.tokenizers.target.vocab_size:,} target tokens occur")
+    print(f"translations that are allowed, of {len(found):,} of the validation set:")
+    plain = replace(config.decode, shortlist=0, frequent=0)
+    for setting, size in tried:
+        settings = replace(plain, **{setting: size})
+        share = coverage(translator, lexicon, settings, sources, found)
+        print(f"  --decode.{setting:9} {size:6}  {share:.1%}")
 
 
 if __name__ == "__main__":

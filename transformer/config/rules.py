@@ -201,10 +201,10 @@ def _problems(config: Config) -> Iterator[str]:
             f"the vocabulary other than EOS ({EOS})"
         )
     of_all_tokens = ("repetition_penalty", "no_repeat_ngram", "min_length")
-    if decode.shortlist and (
-        named := [n for n in of_all_tokens if getattr(decode, n) != getattr(DecodeConfig, n)]
-    ):
-        yield f"decode.shortlist does not allow decode.{named[0]}: remove one of them"
+    changed = [n for n in of_all_tokens if getattr(decode, n) != getattr(DecodeConfig, n)]
+    among = [name for name in ("shortlist", "frequent") if getattr(decode, name)]
+    if among and (others := [*among[1:], *changed]):
+        yield f"decode.{among[0]} does not allow decode.{others[0]}: remove one of them"
     if 0 < decode.max_length <= decode.min_length:
         yield (
             f"decode.min_length ({decode.min_length}) must be below decode.max_length "

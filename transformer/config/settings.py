@@ -461,6 +461,9 @@ class DecodeConfig:
     """A translation chooses among this number of tokens times the length of its source, rounded up
     to 32, 64, 128, ...: tokens that translate those of the source, and frequent ones (of
     RUN/shortlist.npz, by python -m transformer.commands.shortlist); 0: among all tokens."""
+    frequent: Count = 0
+    """All translations choose among this number of tokens, those that are most frequent in the
+    targets of the training pairs (of RUN/shortlist.npz too); 0: among all tokens."""
     max_source_length: Positive = 1024
     """Longest source, in tokens; a longer text is translated sentence by sentence, and a longer
     sentence is truncated, with a warning."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
@@ -20,7 +21,7 @@ from transformer.model.cached_decoder import (
     decoding_params,
     reorder,
 )
-from transformer.model.params import Params
+from transformer.model.params import Params, output_layer
 
 Caches = tuple[DecodeCache, ...]
 """One for each model."""
@@ -41,6 +42,17 @@ def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ense
     )
     prepare = jax.jit(decoding_params, static_argnums=0)
     return Ensemble(models, tuple(prepare(m, p) for m, (_, p) in zip(models, members)))
+
+
+def among(ensemble: Ensemble, tokens: Int[np.ndarray, "C"]) -> Ensemble:
+    """The same models with logits of these tokens alone, in their order."""
+    return replace(ensemble, params=tuple(_with_output(one, tokens) for one in ensemble.params))
+
+
+def _with_output(params: Params, tokens: Int[np.ndarray, "C"]) -> Params:
+    rows = jax.tree.map(lambda rows: rows[tokens], output_layer(params))
+    embedding = params.embedding.replace(output=rows.table, output_bias=rows.bias)
+    return params.replace(embedding=embedding)
 
 
 def ensemble_step(

@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Int
 
+from transformer.config import DecodeConfig
 from transformer.data.tags import read_source
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.alignment import attention_to_source, parts_with_targets
@@ -18,7 +18,7 @@ from transformer.decoding.batches import (
 )
 from transformer.decoding.shortlist import Lexicon, with_shortlist
 from transformer.decoding.translator import Translator
-from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.batch import EOS, PAD
 
 LIKELY = 128
 """Target tokens that are kept for each source token."""
@@ -69,7 +69,7 @@ class AlignmentCounts:
         likely[source[is_kept], rank[is_kept]] = target[is_kept]
         likely = np.insert(likely, 1, same_pieces(self.tokenizers), axis=1)
         frequent = np.argsort(-self.frequencies, kind="stable").astype(np.int32)
-        return Lexicon(likely, frequent[~np.isin(frequent, (PAD, BOS))])
+        return Lexicon(likely, frequent[: np.count_nonzero(self.frequencies)])
 
 
 def same_pieces(tokenizers: Tokenizers) -> Int[np.ndarray, "V"]:
@@ -121,17 +121,17 @@ def _attention(
 def coverage(
     translator: Translator,
     lexicon: Lexicon,
-    size: int,
+    settings: DecodeConfig,
     sentences: Sequence[str],
     found: Sequence[Sequence[int]],
 ) -> float:
-    """The share of translations, given as tokens, that a search with `decode.shortlist` of this
-    size could find."""
+    """The share of translations, given as tokens, that a search with the shortlists of these
+    settings could find."""
     parts, targets = parts_with_targets(translator, sentences, found)
-    settings = replace(translator.settings, shortlist=size)
     is_missed = np.zeros(len(sentences), bool)
     for part, target in zip(parts, targets):
         alone = SearchBatch([0], SearchInput(np.array([[*part.source, EOS]])))
-        allowed = with_shortlist(lexicon, settings, alone).inputs.shortlist
-        is_missed[part.number] |= allowed is not None and not np.isin(target, allowed).all()
+        inputs = with_shortlist(lexicon, settings, alone).inputs
+        allowed = inputs.frequent if settings.frequent else inputs.shortlist
+        is_missed[part.number] |= not np.isin(target, allowed).all()
     return 1 - float(is_missed.mean())

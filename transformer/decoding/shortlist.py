@@ -30,7 +30,7 @@ class Lexicon(NamedTuple):
 
     likely    [V, N]  of each source token, the target tokens that are aligned with it most often,
                       best first, then PAD
-    frequent  [C]     all target tokens that can be chosen, the most frequent first
+    frequent  [C]     all target tokens that occur, the most frequent first
     """
 
     likely: Int[np.ndarray, "V N"]
@@ -50,7 +50,10 @@ def save_lexicon(file: IO[bytes], lexicon: Lexicon) -> None:
 def load_lexicon(run: Path, config: Config) -> Lexicon | None:
     """The lexicon of a run without tokens that are never chosen, None if the search uses none.
     Raises UserError as `read_lexicon`."""
-    return read_lexicon(run, config, "decode.shortlist") if config.decode.shortlist else None
+    for setting in ("shortlist", "frequent"):
+        if getattr(config.decode, setting):
+            return read_lexicon(run, config, f"decode.{setting}")
+    return None
 
 
 def read_lexicon(run: Path, config: Config, setting: str) -> Lexicon:
@@ -87,11 +90,13 @@ def _fits(lexicon: Lexicon, model: ModelConfig) -> bool:
 def with_shortlist(
     lexicon: Lexicon | None, settings: DecodeConfig, batch: SearchBatch
 ) -> SearchBatch:
-    """The batch with a shortlist for each sentence, then PAD up to the longest; without one if a
-    prefix may not fit, or where translations must have terms."""
+    """The batch with a shortlist for each sentence, then PAD up to the longest, or one for all;
+    without one where prefixes or terms may need other tokens."""
     inputs = batch.inputs
     if lexicon is None or inputs.terms is not None:
         return batch
+    if settings.frequent:
+        return batch if inputs.prefix is not None else _with_frequent(lexicon, settings, batch)
     size, given = shortlist_size(lexicon, settings, inputs.length), inputs.prefix
     if given is None:
         given = np.full((len(inputs.source), 1), PAD, np.int32)
@@ -104,6 +109,17 @@ def with_shortlist(
         own = min(own, size)
         table[row, :own] = shortlist(lexicon, source, prefix, own)
     return batch._replace(inputs=inputs._replace(shortlist=table))
+
+
+def _with_frequent(lexicon: Lexicon, settings: DecodeConfig, batch: SearchBatch) -> SearchBatch:
+    tokens = frequent_tokens(lexicon, settings.frequent)
+    table = np.broadcast_to(tokens, (len(batch.inputs.source), len(tokens)))
+    return batch._replace(inputs=batch.inputs._replace(frequent=table))
+
+
+def frequent_tokens(lexicon: Lexicon, count: int) -> Int[np.ndarray, "C"]:
+    """The most frequent tokens, and EOS, in ascending order."""
+    return np.union1d(lexicon.frequent[:count], [EOS]).astype(np.int32)
 
 
 def shortlist_size(lexicon: Lexicon, settings: DecodeConfig, length: int) -> int:

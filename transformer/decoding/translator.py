@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, groupby, islice
 from threading import Event
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from transformer.decoding.batches import (
     search_batches,
 )
 from transformer.decoding.continuous import search_continuously
-from transformer.decoding.ensemble import Ensemble, make_ensemble
+from transformer.decoding.ensemble import Ensemble, among, make_ensemble
 from transformer.decoding.glossary import Glossary
 from transformer.decoding.lines import (
     Line,
@@ -51,7 +51,7 @@ from transformer.decoding.search import (
     length_penalty,
     start,
 )
-from transformer.decoding.shortlist import Lexicon, with_shortlist
+from transformer.decoding.shortlist import Lexicon, frequent_tokens, with_shortlist
 from transformer.decoding.terms import Term, start_terms
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache, with_output_rows
@@ -76,6 +76,15 @@ class Translator:
     """By which logits are divided for the confidence of words."""
     lexicon: Lexicon | None = None
     """Of which shortlists are made; without one, translations choose among all tokens."""
+
+    @cached_property
+    def among_frequent(self) -> Ensemble:
+        """The models with logits of frequent tokens alone."""
+        return among(self.ensemble, frequent_tokens(self.lexicon, self.settings.frequent))
+
+    def ensemble_for(self, inputs: SearchInput) -> Ensemble:
+        """The models with logits of the tokens that these translations may have."""
+        return self.ensemble if inputs.frequent is None else self.among_frequent
 
 
 @dataclass(frozen=True)
@@ -335,11 +344,11 @@ def _search(
     translator: Translator, parts: list[Part], wanted: int
 ) -> Iterator[tuple[int, list[tuple[list[int], float]]]]:
     """For each part that needs a search its number and its hypotheses, tokens and score."""
-    ensemble, settings = translator.ensemble, translator.settings
+    models, settings = translator.ensemble.models, translator.settings
     sources = [[] if part.copied else part.source for part in parts]
     prefixes, terms = [part.prefix for part in parts], [part.terms for part in parts]
     continues = translator.glossary and translator.glossary.continues
-    batches = search_batches(ensemble.models, settings, sources, prefixes, terms, continues)
+    batches = search_batches(models, settings, sources, prefixes, terms, continues)
     batches = [with_shortlist(translator.lexicon, settings, batch) for batch in batches]
     is_over = Event()
 
@@ -352,6 +361,7 @@ def _search(
     def search_all(batches: list[SearchBatch]) -> list[tuple[SearchBatch, SearchResult]]:
         found = []
         for group in group_by_shape(batches):
+            ensemble = translator.ensemble_for(group[0].inputs)
             found += zip(group, search_series(ensemble, settings, inputs(group), wanted))
         return found
 
@@ -404,7 +414,7 @@ def begin_search(
 
     Its inputs have few lengths, so that it is compiled for few shapes.
     """
-    source, prefix, terms, shortlist = inputs
+    source, prefix, terms, shortlist, frequent = inputs
     memories = [encode(model, member, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
     given = 0 if prefix is None else (prefix != PAD).sum(1)
@@ -423,5 +433,6 @@ def begin_search(
         limits = jnp.minimum(jnp.maximum(limits, needed), max_length)
     state = start(settings, caches, limits, max_length, prefix=prefix)
     return state.replace(
-        terms=terms and start_terms(terms, settings.beam_size), shortlist=shortlist
+        terms=terms and start_terms(terms, settings.beam_size),
+        shortlist=frequent if shortlist is None else shortlist,
     )

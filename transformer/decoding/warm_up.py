@@ -53,9 +53,10 @@ def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchSha
 
 def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> None:
     """Compiles the programs of a search of this shape for the `wanted` best, without searching."""
-    ensemble, settings = translator.ensemble, translator.settings
+    settings = translator.settings
     source = pad_sources([[UNK] * (shape.length - 1)] * shape.rows, shape.rows, shape.length)
     batch = SearchBatch([0], SearchInput(source))
     inputs = with_shortlist(translator.lexicon, settings, batch).inputs
+    ensemble = translator.ensemble_for(inputs)
     state = begin_search(ensemble.models, settings, ensemble.params, inputs)
     compile_capacity(ensemble, BeamSearch(settings, wanted), state, shape.capacity)

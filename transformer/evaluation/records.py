@@ -24,6 +24,7 @@ NAMES = {
     "max_source_length": "source{}",
     "term_bonus": "bonus{}",
     "shortlist": "shortlist{}",
+    "frequent": "frequent{}",
     "dtype": "{}",
 }
 """How file names give the settings of `decode` that can change a translation."""

@@ -151,16 +151,16 @@ def save_translator(model: Run, folder: Path, quantization: str, tag: str = "") 
 
 
 def save_vocabulary_map(
-    model: Run, lexicon: Lexicon, count: int, folder: Path, tag: str = ""
+    model: Run, lexicon: Lexicon, count: int, common: int, folder: Path, tag: str = ""
 ) -> None:
     """Writes vmap.txt, from which CTranslate2 makes the shortlist of a batch (use_vmap): for each
-    source token the `count` likeliest target tokens, and for all sentences as many frequent ones as
-    a shortlist of ours has for `decode.shortlist`, and those of EOS and the target tag, which
-    CTranslate2 adds after it has looked up the tokens of the text."""
+    source token the `count` likeliest target tokens, for all sentences the `common` most frequent
+    ones, or if that is 0 as many as `decode.shortlist` has, and those of EOS and the target tag,
+    which CTranslate2 adds after it has looked up the tokens of the text."""
     source, target = map(token_names, model.tokenizers)
     likely = [row[row != PAD][:count] for row in lexicon.likely]
     added = [EOS, *([source.index(tag_piece(tag))] if tag else [])]
-    frequent = lexicon.frequent[: count * search_length(1) // FREQUENT]
+    frequent = lexicon.frequent[: common or count * search_length(1) // FREQUENT]
     always = np.concatenate([frequent, *(likely[token] for token in added)])
     rows = [("", dict.fromkeys(always.tolist())), *zip(source, likely)]
     lines = [f"{name}\t{' '.join(target[token] for token in row)}" for name, row in rows]

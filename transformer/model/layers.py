@@ -55,6 +55,21 @@ def attend(
     return contract("bhts,bhsk->bhtk", dropped, v).astype(v.dtype), weights
 
 
+def attention(
+    q: Float[Array, "T K"],
+    k: Float[Array, "S K"],
+    v: Float[Array, "S Kv"],
+    mask: Bool[Array, "#T #S"] | None = None,
+) -> tuple[Float[Array, "T Kv"], Float[Array, "T S"]]:
+    """Equation 1 as the paper writes it, for one head and one sentence: `attend` on matrices.
+
+    Without a mask, each query attends to all keys.
+    """
+    mask = jnp.ones((1, 1), bool) if mask is None else mask
+    y, weights = attend(q[None, None], k.T[None, None], v[None, None], mask[None, None])
+    return y[0, 0], weights[0, 0]
+
+
 def multi_head_attention(
     params: Attention,
     x: Float[Array, "B T D"],

@@ -198,6 +198,7 @@ def test_splits_are_deterministic():
     assert splits(sizes=sizes) != splits(seed=1, sizes=sizes)
 
 
+@pytest.mark.slow
 def test_splits_are_disjoint_and_each_sentence_has_one_translation(data):
     everything = [sentence for sentences in data.values() for sentence in sentences]
     assert {name: len(sentences) for name, sentences in data.items()} == SIZES
@@ -205,6 +206,7 @@ def test_splits_are_disjoint_and_each_sentence_has_one_translation(data):
     assert len({sentence.german for sentence in everything}) == len(everything)
 
 
+@pytest.mark.slow
 def test_an_english_sentence_never_has_two_translations():
     """Here repetitions are kept, which `splits` would throw away unseen."""
     random, translations = Random(3), collections.defaultdict(set)
@@ -214,6 +216,7 @@ def test_an_english_sentence_never_has_two_translations():
     assert [found for found in translations.values() if len(found) > 1] == []
 
 
+@pytest.mark.slow
 def test_spelling_and_length(data):
     for sentence in (sentence for sentences in data.values() for sentence in sentences):
         for text in (sentence.english, sentence.german):
@@ -223,6 +226,7 @@ def test_spelling_and_length(data):
         assert sentence.english[-1] == sentence.german[-1]
 
 
+@pytest.mark.slow
 def test_every_lemma_is_frequent_in_training(data):
     counts = collections.Counter(number for sentence in data["train"] for number in sentence.lemmas)
     unrecorded = ("determiner", "opener")  # in nearly every sentence, and not chosen by `pick`
@@ -231,12 +235,14 @@ def test_every_lemma_is_frequent_in_training(data):
     assert rare == []
 
 
+@pytest.mark.slow
 def test_training_and_validation_show_nothing_that_is_held_out(data):
     for sentence in data["train"] + data["validation"]:
         assert all((first + second) % 11 for first, second in sentence.pairs)
         assert not any(held <= sentence.constructions for held in HELD_OUT_CONSTRUCTIONS)
 
 
+@pytest.mark.slow
 def test_every_test_sentence_holds_something_new(data):
     seen = {pair for sentence in data["train"] for pair in sentence.pairs}
     for sentence in data["test"]:
@@ -244,6 +250,7 @@ def test_every_test_sentence_holds_something_new(data):
         assert new_combination or sentence.pairs - seen, sentence
 
 
+@pytest.mark.slow
 def test_parts_of_held_out_combinations_are_known_from_training(data):
     for held in HELD_OUT_CONSTRUCTIONS:
         for left_out in held:
@@ -251,6 +258,7 @@ def test_parts_of_held_out_combinations_are_known_from_training(data):
             assert any(rest <= sentence.constructions for sentence in data["train"]), rest
 
 
+@pytest.mark.slow
 def test_baselines_are_weak(data):
     sources = [sentence.english for sentence in data["test"]]
     references = [[sentence.german for sentence in data["test"]]]
