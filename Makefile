@@ -5,6 +5,7 @@
 # make lint    check style and types; `make format` corrects what it can of the style
 # make browser-test  page and report in a real browser (Chromium; skipped where there is none)
 # make notebooks  rebuild the notebooks from their text sources and run them
+# make weights  train the models that the notebooks start with again (notebooks/weights)
 # make pictures   take the README's pictures of page and report again (Chromium)
 # make faults  hours of injected faults: kills, damage, power cuts, lost processes (docs/reliability.md)
 # make plan-tpu  memory of training on TPUs that are not there (docs/reliability.md)
@@ -15,7 +16,7 @@ VENV ?= .venv
 EXTRAS ?= test
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-all browser-test faults plan-tpu lint format notebooks pictures docs clean
+.PHONY: demo test test-slow test-all browser-test faults plan-tpu lint format notebooks weights pictures docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python train.py configs/quickstart.py
@@ -64,6 +65,9 @@ format: $(VENV)/.dev
 
 notebooks: $(VENV)/.notebook
 	$(BIN)/python notebooks/build.py
+
+weights: $(VENV)/.notebook
+	PYTHONPATH=. $(BIN)/python notebooks/weights.py
 
 pictures: $(VENV)/.notebook $(VENV)/.browser
 	$(BIN)/python docs/pictures/take.py

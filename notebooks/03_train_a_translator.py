@@ -13,35 +13,43 @@
 # %% [markdown]
 # # Train a translator
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github)
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/)
 #
 # From sentence pairs to BLEU on one page: training with live curves, translating, what BLEU
-# counts, greedy and beam search, and the same update under `jit` and under a literal `pmap`. It
-# takes about ten minutes on two CPU cores; a run that is finished already is only looked at.
+# counts, greedy and beam search, and the same update under `jit` and under a literal `pmap`.
+# Training is short here, and the model that translates was trained by the same command with more
+# updates. So the notebook takes about two minutes on two CPU cores.
 #
-# In Colab, write the address of the repository below; the cell clones and installs it.
+# In Colab, the first cell fetches and installs the project.
 
 # %% tags=["install"]
 import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
-REPOSITORY = ""  # https://github.com/...
+REPOSITORY = ""  # the address in pyproject.toml, written by `make notebooks`
 
 if "google.colab" in sys.modules:
-    if not Path("train.py").exists():
-        if not Path("project").exists():
-            assert REPOSITORY, "set REPOSITORY to the address of the repository, and run this again"
+    if not Path("train.py").exists() and not Path("project").exists():
+        if Path("project.zip").exists():
+            shutil.unpack_archive("project.zip", "project")
+        elif REPOSITORY:
             subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
-        os.chdir("project")
+        else:
+            raise SystemExit("upload the project's folder as project.zip, and run this cell again")
+    os.chdir(next(Path().rglob("train.py")).parent)
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
     extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
     wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
+    for name in {"jax", "numpy"} & sys.modules.keys():
+        if sys.modules[name].__version__ != version(name):
+            raise SystemExit("choose Runtime > Restart session, and run this cell again")
 
 while not Path("train.py").exists():
     os.chdir("..")
@@ -68,8 +76,10 @@ for source, target in islice(read_pairs(config.data, "test"), 5):
 # %% [markdown]
 # ## Training
 #
-# One command. It keeps everything in `runs/quickstart`, and goes on from there if it is run again.
-# While it works we draw what it writes to `metrics.jsonl`.
+# One command. It keeps everything in its run folder, and continues from there if it is run again.
+# While it works, we draw what it writes to `metrics.jsonl`, beside the curves of the whole
+# training: the same command without settings (`python train.py configs/quickstart.py`), 960
+# updates, which take about five minutes on two CPU cores.
 
 # %%
 import matplotlib.pyplot as plt
@@ -78,22 +88,28 @@ from IPython.display import clear_output
 from transformer.runs.metrics import read_metrics
 from transformer.viewing.plots import draw_runs
 
-run = Path("runs/quickstart")
+run, weights = Path("runs/notebook"), Path("notebooks/weights/quickstart")
+shutil.rmtree(run, ignore_errors=True)  # an example, which is made anew
 
 
 def draw():
     clear_output(wait=True)
-    lines = {"quickstart": read_metrics(run)}
-    _, axes = plt.subplots(1, 4, figsize=(15, 3), layout="constrained")
-    draw_runs(axes[0], lines, "loss", "training loss", "nats a token")
-    draw_runs(axes[1], lines, "validation_bleu", "validation BLEU")
-    draw_runs(axes[2], lines, "learning_rate", "learning rate")
-    draw_runs(axes[3], lines, "tokens_per_second", "target tokens/s")
+    lines = {"60 updates": read_metrics(run), "whole training": read_metrics(weights)}
+    _, axes = plt.subplots(1, 3, figsize=(13, 3), layout="constrained")
+    draw_runs(axes[0], lines, "loss", "training loss", "nats per token")
+    draw_runs(axes[1], lines, "validation_bleu", "greedy search, validation set", "BLEU")
+    draw_runs(axes[2], lines, "learning_rate", "learning rate", "learning rate")
     plt.show()
 
 
+# %%
+SETTINGS = {
+    "--train.steps": 60, "--train.validate-every": 60, "--train.log-every": 10,
+    "--optimizer.warmup-steps": 30, "--optimizer.cooldown-steps": 20, "--data.num-buckets": 2,
+}  # fmt: skip
+words = [str(word) for setting in SETTINGS.items() for word in setting]
 training = subprocess.Popen(
-    [sys.executable, "train.py", "configs/quickstart.py"],
+    [sys.executable, "train.py", "configs/quickstart.py", "--run", str(run), *words],
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
@@ -106,42 +122,79 @@ for line in training.stdout:
         print(line, end="")
 assert training.wait() == 0, "".join(said)
 draw()
-print("".join(said[-8:]))
+print("".join(said[-12:]))
+losses = [line["loss"] for line in read_metrics(run) if "loss" in line]
+assert losses[-1] < losses[0] - 2
 
 # %% [markdown]
-# The loss is the label-smoothed cross-entropy of section 5.4. The learning rate rises and then
-# falls as in equation 3, and towards the end it is led to zero. The first updates are slow because
-# each shape of batch is compiled once; what is compiled is kept.
+# After 60 updates the model has seen few of the 100,000 pairs, and knows how German sentences begin
+# and end. The first updates are slow because each batch shape is compiled once; compiled programs
+# are cached for the next run.
 #
-# The loss does not go to zero: with smoothing, the target is a distribution, and nothing can be
-# closer to it than its entropy. With this vocabulary that is
+# The learning rate rises and then falls as in equation 3, and is led to zero at the end. The loss
+# is the label-smoothed cross-entropy of section 5.4 (`transformer/training/loss.py`): with
+# $\epsilon = 0.1$, the target distribution over $V$ tokens is
+#
+# $$q_i = (1 - \epsilon)\,[i = \text{reference}] + \epsilon / V, \qquad
+# \text{loss} = -\sum_i q_i \log p_i .$$
+#
+# It does not go to zero: the smallest value is the entropy of $q$. With this vocabulary:
 
 # %%
 import numpy as np
 
 from transformer.runs.folder import load_run_config
 
-config = load_run_config(run)
+config = load_run_config(weights)
 V, smoothing = config.model.target_vocab_size, config.train.label_smoothing
-wanted = np.full(V, smoothing / V)
-wanted[0] += 1 - smoothing  # the reference's token
-print(f"{-(wanted * np.log(wanted)).sum():.2f} nats a token")
+q = np.full(V, smoothing / V)
+q[0] += 1 - smoothing  # the reference's token
+least = -(q * np.log(q)).sum()
+print(f"the smallest loss is {least:.2f} nats per token")
+whole = [line["loss"] for line in read_metrics(weights) if "loss" in line]
+print(f"the whole training ends at   {whole[-1]:.2f}")
+assert least < whole[-1] < whole[0]
+
+# %% [markdown]
+# ### Exercise 1: perplexity
+#
+# The perplexity is $\exp(\text{loss})$, where the loss is the cross-entropy without smoothing in
+# nats per token: a model of that perplexity is as uncertain as one that chooses among so many
+# tokens at random. What is the perplexity of a model that gives every one of the $V$ tokens the
+# same probability, and what is its loss?
+
+# %% tags=["exercise"]
+from notebooks.exercises import check
+
+perplexity = ...
+loss = ...
+check(perplexity, np.exp(np.log(V)))
+check(loss, -np.log(1 / V))
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+perplexity, loss = V, np.log(V)
+check(perplexity, np.exp(np.log(V)))
+check(loss, -np.log(1 / V))
+print(f"{loss:.2f} nats: near the training loss before the first update")
 
 # %% [markdown]
 # ## Translating
 #
-# A run folder is all that is needed: its config, its vocabulary, its checkpoints.
+# Settings, vocabulary and weights are all that is needed. Those of the whole training are in
+# `notebooks/weights/quickstart` (made by `make weights`); `load_run(Path("runs/quickstart"))` reads
+# those of a run of your own.
 
 # %%
 import jax
 
 from transformer.decoding.translator import make_translator, translate
+from transformer.interchange.model import load_plain
 from transformer.machine import devices
-from transformer.runs.load import load_run
 
-jax.config.update("jax_num_cpu_devices", 4)  # where the CPU computes, for the last section
-devices.configure_devices("any")  # numbers of 32 bits; what is compiled is kept
-trained = load_run(run)
+jax.config.update("jax_num_cpu_devices", 4)  # for the last section, on a CPU
+devices.configure_devices("any")  # 32-bit numbers; compiled programs are cached
+trained = load_plain(weights)
 params, tokenizers = trained.params, trained.tokenizers
 translator = make_translator(config, params, tokenizers)
 sentences = [
@@ -160,19 +213,19 @@ for sentence, translation in zip(sentences, translate(translator, sentences)):
 # %%
 from transformer.evaluation.scores import References, score
 
-pairs = list(read_pairs(config.data, "test"))
+pairs = list(islice(read_pairs(config.data, "test"), 500))
 hypotheses = translate(translator, [source for source, _ in pairs])
 references = [target for _, target in pairs]
-print(trained.label)
 for metric in score(hypotheses, References.of(config.data, pairs)):
     print(metric)
 
 # %% [markdown]
-# What does BLEU count? How many of the words that were written stand in the reference too, and of
-# the pairs, triples and quadruples of words in a row; a word that the reference has once counts
-# once, however often it was written. The four shares are multiplied and the fourth root is taken.
-# Who writes too little would have it easy, so what is shorter than the reference is marked down by
-# exp(1 - reference / written).
+# What does BLEU count (Papineni et al., 2002)? $p_n$ is the share of the translations' n-grams
+# (sequences of $n$ words) that the references contain, where an n-gram counts at most as often as
+# the reference has it. The brevity penalty is for translations that have fewer words ($c$) than the
+# references ($r$), since these could have high $p_n$ easily:
+#
+# $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r / c}) \cdot (p_1\,p_2\,p_3\,p_4)^{1/4}$$
 
 # %%
 import math
@@ -206,10 +259,31 @@ assert abs(found - BLEU().corpus_score(hypotheses, [references]).score) < 1e-6
 print("sacreBLEU has the same.")
 
 # %% [markdown]
+# ### Exercise 2: BLEU by hand
+#
+# The translation "the cat sat on the mat" has the reference "the cat sat on a mat". How many of its
+# 6 words, 5 pairs, 4 triples and 3 quadruples does the reference contain? "the" counts once only.
+# Then compute BLEU.
+
+# %% tags=["exercise"]
+counts = ...  # four numbers, in a list
+value = ...
+example = "the cat sat on the mat", "the cat sat on a mat"
+check(counts, [(ngrams(example[0], n) & ngrams(example[1], n)).total() for n in (1, 2, 3, 4)])
+check(value, BLEU().corpus_score([example[0]], [[example[1]]]).score)
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+counts = [5, 3, 2, 1]  # nothing that has the second "the"
+value = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)  # no brevity penalty: 6 words each
+check(counts, [(ngrams(example[0], n) & ngrams(example[1], n)).total() for n in (1, 2, 3, 4)])
+check(value, BLEU().corpus_score([example[0]], [[example[1]]]).score)
+
+# %% [markdown]
 # ## Greedy and beam search
 #
-# Greedy search takes the likeliest token each time, and cannot go back. A beam keeps several
-# beginnings. It finds translations that are likelier as a whole:
+# Greedy search takes the likeliest token at each step, and cannot go back. Beam search keeps
+# several hypotheses, and finds translations that are likelier as a whole:
 
 # %%
 import time
@@ -217,50 +291,77 @@ from dataclasses import replace
 
 from transformer.decoding.translator import hypotheses as search
 
-sources = [source for source, _ in pairs[:500]]
-print("beam  BLEU  log-probability a sentence  seconds")
-for beam in (1, 2, 4, 8):
+sources = [source for source, _ in pairs]
+print("beam  BLEU  log-probability per sentence  seconds")
+means = {}
+for beam in (1, 4):
     decode = replace(config.decode, beam_size=beam, alpha=0.0)
     searching = make_translator(replace(config, decode=decode), params, tokenizers)
     search(searching, sources)  # compiles
     start = time.perf_counter()
     best = [found[0] for found in search(searching, sources)]
     seconds = time.perf_counter() - start
-    mean = sum(found.log_prob for found in best) / len(best)
-    value = BLEU().corpus_score([found.text for found in best], [references[:500]]).score
-    print(f"{beam:4}  {value:.1f}  {mean:26.3f}  {seconds:7.1f}")
+    means[beam] = sum(found.log_prob for found in best) / len(best)
+    value = BLEU().corpus_score([found.text for found in best], [references]).score
+    print(f"{beam:4}  {value:.1f}  {means[beam]:28.3f}  {seconds:7.1f}")
+assert means[4] >= means[1]
 
 # %% [markdown]
 # ### The length penalty
 #
-# Every further token makes a sentence less likely, so a search for the likeliest prefers short
-# ones. Dividing the logarithm by ((5 + length) / 6)^alpha makes up for that (section 6.1): with a
-# larger alpha translations get longer. Which alpha is right, a validation set says. A model that is
-# as sure as this one hardly needs it; one that is not, on real text, does. Here even an alpha of 2
-# changes little, and one of 10 prefers sentences that do not end.
+# Every further token makes a sentence less likely, so a search for the likeliest one prefers short
+# ones. Section 6.1 divides the logarithm by a length penalty (Wu et al., 2016), so that longer
+# translations can win (`length_penalty` in `transformer/decoding/search.py`):
+#
+# $$\text{score} = \frac{\log P(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}$$
+#
+# A validation set says which $\alpha$ is right. A model that is as sure as this one hardly needs
+# it.
 
 # %%
-checked = list(read_pairs(config.data, "validation"))[:500]
-right = [target for _, target in checked]
-ends = [len(ids) + 1 for ids in tokenizers.target.encode(right)]  # the end counts
-print(f"the references have {np.mean(ends):.2f} tokens a sentence")
-print("alpha  tokens a sentence  log-probability a sentence  BLEU")
-for alpha in (0.0, 0.6, 2.0, 10.0):
+print("alpha  tokens per sentence  log-probability per sentence")
+lengths = []
+for alpha in (0.0, 2.0):
     decode = replace(config.decode, alpha=alpha)
     searching = make_translator(replace(config, decode=decode), params, tokenizers)
-    best = [found[0] for found in search(searching, [source for source, _ in checked])]
-    length = np.mean([len(found.tokens) for found in best])
+    best = [found[0] for found in search(searching, sources)]
+    lengths.append(np.mean([len(found.tokens) for found in best]))
     mean = np.mean([found.log_prob for found in best])
-    value = BLEU().corpus_score([found.text for found in best], [right]).score
-    print(f"{alpha:5}  {length:17.2f}  {mean:26.3f}  {value:4.1f}")
+    print(f"{alpha:5}  {lengths[-1]:19.2f}  {mean:28.3f}")
+assert lengths[0] <= lengths[1]
+
+# %% [markdown]
+# ### Exercise 3: which hypothesis wins?
+#
+# One hypothesis has 5 tokens and the log-probability -4.0, another one 10 tokens and -5.0. What are
+# their scores with $\alpha = 1$, and which of them is the translation? Which one would it be
+# without a length penalty?
+
+# %% tags=["exercise"]
+scores = ...  # two numbers, in a list
+winner = ...  # 5 or 10 tokens?
+winner_without = ...
+log_probs, tokens = np.array([-4.0, -5.0]), np.array([5, 10])
+right = log_probs / ((5 + tokens) / 6)
+check(scores, right.tolist())
+check(winner, tokens[right.argmax()])
+check(winner_without, tokens[log_probs.argmax()])
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+scores = [-4 / (10 / 6), -5 / (15 / 6)]
+winner, winner_without = 10, 5
+check(scores, right.tolist())
+check(winner, tokens[right.argmax()])
+check(winner_without, tokens[log_probs.argmax()])
 
 # %% [markdown]
 # ## The same update, under `jit` and under `pmap`
 #
-# An update is a pure function: state and batch go in, a new state comes out. Training hands it to
+# An update is a pure function from a state and a batch to a new state. Training gives it to
 # `jax.jit`, and the compiler spreads the batch over all devices. Written for one device, with the
-# sums over devices spelled out, it can go through `jax.pmap` as well. We compare what Adam is
-# given, the mean gradient (its first moment is a tenth of that), on each of the devices.
+# sums over devices spelled out, it can go through `jax.pmap` as well. We compare what Adam gets,
+# the mean gradient (its first moment is a tenth of it), on each of the devices.
 
 # %%
 import jax.numpy as jnp
@@ -272,7 +373,7 @@ from transformer.data.token_store import encoded
 from transformer.training.optimizer import learning_rate
 from transformer.training.step import apply_gradients, gradients, init_state, update
 
-# Both draw nothing without dropout. Adam, since its first moment is a tenth of the gradient.
+# Without dropout, both compute the same. Adam, since its first moment is a tenth of the gradient.
 model, optimizer = replace(config.model, dropout=0.0), replace(config.optimizer, name="adam")
 still = replace(config, model=model, optimizer=optimizer)
 rate = learning_rate(config, 1)
@@ -285,7 +386,7 @@ state = jax.jit(init_state, static_argnums=0)(still, jax.random.key(0))
 
 
 def update_of_one_device(state, batch):
-    """What `update` does, on a device that has a part of the batch."""
+    """What `update` does, on a device with a part of the batch."""
     found = gradients(still, state.params, batch)
     summed_gradients, sums = jax.lax.psum(found, "devices")
     return apply_gradients(still, state, summed_gradients, sums, rate)[0]
@@ -299,7 +400,7 @@ moments = (optax.tree.get(after.opt_state, "mu") for after in (by_jit, by_pmap))
 for ours, theirs in zip(*map(jax.tree.leaves, moments)):
     furthest = max(furthest, float(jnp.abs(theirs - ours).max() / jnp.abs(ours).max()))
 print(f"{rows} sentences on {count} device(s)")
-print(f"furthest apart: {furthest:.1e} of a parameter's largest gradient")
+print(f"largest difference: {furthest:.1e} of a parameter's largest gradient")
 assert furthest < 1e-4
 
 # %% [markdown]

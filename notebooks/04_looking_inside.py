@@ -13,36 +13,45 @@
 # %% [markdown]
 # # Looking inside
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github)
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/)
 #
-# What a trained translator looks at, word by word: self-attention in the encoder, masked attention
-# and cross-attention in the decoder, the beam as a tree, what its embeddings have learned, and
-# what each head is worth. The run of `03_train_a_translator` is taken if it is there, or trained
-# (five to ten minutes on two CPU cores).
+# This notebook looks inside a trained translator from English to German: where its attention goes,
+# which heads it needs, how beam search grows a tree, what its embeddings have learned, and how a
+# fact in a feed-forward layer can be changed. The trained weights come with the project, in
+# `notebooks/weights/quickstart`; `03_train_a_translator` shows how they were trained. No German is
+# needed: German words have their English meaning beside them. All runs in a minute or two on two
+# CPU cores.
 #
-# In Colab, write the address of the repository below; the cell clones and installs it.
+# In Colab, the first cell fetches and installs the project.
 
 # %% tags=["install"]
 import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
-REPOSITORY = ""  # https://github.com/...
+REPOSITORY = ""  # the address in pyproject.toml, written by `make notebooks`
 
 if "google.colab" in sys.modules:
-    if not Path("train.py").exists():
-        if not Path("project").exists():
-            assert REPOSITORY, "set REPOSITORY to the address of the repository, and run this again"
+    if not Path("train.py").exists() and not Path("project").exists():
+        if Path("project.zip").exists():
+            shutil.unpack_archive("project.zip", "project")
+        elif REPOSITORY:
             subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, "project"], check=True)
-        os.chdir("project")
+        else:
+            raise SystemExit("upload the project's folder as project.zip, and run this cell again")
+    os.chdir(next(Path().rglob("train.py")).parent)
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
     extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
     wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
+    for name in {"jax", "numpy"} & sys.modules.keys():
+        if sys.modules[name].__version__ != version(name):
+            raise SystemExit("choose Runtime > Restart session, and run this cell again")
 
 while not Path("train.py").exists():
     os.chdir("..")
@@ -51,158 +60,186 @@ sys.path.insert(0, os.getcwd())
 
 # %%
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
+from notebooks.exercises import check
+from transformer.data.batching import pad, pad_sources
 from transformer.data.corpus import read_pairs
-from transformer.decoding.alignment import alignments
-from transformer.decoding.translator import hypotheses, make_translator, translate
-from transformer.evaluation.scores import bleu
+from transformer.data.datasets.phrasebook.grammar import LEXICON
+from transformer.decoding.alignment import word_attention, word_weights
+from transformer.decoding.scoring import log_probabilities, score_pairs, shifted
+from transformer.decoding.translator import best_hypotheses, make_translator, translate
+from transformer.interchange.model import load_plain
 from transformer.machine import devices
-from transformer.model.params import init_params, tables
-from transformer.runs.load import load_run
+from transformer.model import encoder_decoder as model
+from transformer.model import layers
+from transformer.model.batch import BOS, EOS
+from transformer.model.params import init_params, tables, unstack
 from transformer.viewing.attention import attention_maps
 from transformer.viewing.beam import beam_steps
 from transformer.viewing.plots import draw_beam, draw_heads, draw_weights
 
-run = Path("runs/quickstart")
-subprocess.run(
-    [sys.executable, "train.py", "configs/quickstart.py"], check=True, stdout=subprocess.DEVNULL
-)
-
-devices.configure_devices("any")  # numbers of 32 bits; what is compiled is kept
+# %%
+devices.configure_devices("any")  # compiled programs are kept for the next start
 np.set_printoptions(precision=3, suppress=True)
-trained = load_run(run)
+trained = load_plain(Path("notebooks/weights/quickstart"))
 config, params, tokenizers = trained.config, trained.params, trained.tokenizers
 translator = make_translator(config, params, tokenizers)
 
-sentence = "I know that the girl has bought a new book."
-[[found]] = hypotheses(translator, [sentence])
-print(trained.label)
+sentence = "We know that the girl bought a new book yesterday."
+[found] = best_hypotheses(translator, [sentence])
 print(sentence)
 print(found.text)
 
 # %% [markdown]
 # ## What attends to what
 #
-# There are three kinds of attention, one in each layer of the encoder and two in each layer of the
-# decoder, and each has four heads. A row says how one piece of text divides its attention among the
-# columns; the darker, the more.
+# A model has three kinds of attention: one in each layer of the encoder, two in each layer of the
+# decoder. Each of them has four heads here, and each head computes its own weights, with the
+# softmax of equation 1 (`attend` in `transformer/model/layers.py`):
 #
-# **Encoder**: each English piece looks at all of them, before and after.
+# $$A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)$$
+#
+# A row of $A$ belongs to a query and says how the query divides its attention among the keys. Each
+# row therefore sums to 1. `▁` marks the beginning of a word: the small vocabulary splits rare words
+# into pieces.
+#
+# **Encoder**: each English piece attends to all pieces, before and after it.
 
 
 # %%
-def show_layers(attention):
-    for layer in range(len(attention.weights)):
-        draw_heads(plt.figure(figsize=(15, 4.5), layout="constrained"), attention, layer)
-        plt.show()
+def show_heads(attention, layer):
+    """Every head of a layer, side by side."""
+    figure = plt.figure(figsize=(15, 5), layout="compressed")
+    draw_heads(figure, attention, layer)
+    figure.suptitle("Attention weights, from 0 (white) to 1")
+    figure.supxlabel("key: the piece that is attended to")
+    figure.supylabel("query: the piece that attends")
+    plt.show()
 
 
 encoder, masked, cross = attention_maps(config.model, params, tokenizers, sentence, found.text)
-show_layers(encoder)
+for attention in (encoder, masked, cross):
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
+show_heads(encoder, -1)
+later = np.triu(encoder.weights, 1).sum() / encoder.weights.sum()
+print(f"share of the attention that goes to later pieces: {later:.0%}")
+assert later > 0.1
 
 # %% [markdown]
-# **Masked self-attention**: each German piece looks at itself and at those before. Above the
-# diagonal all is exactly zero.
+# **Masked self-attention**: each German piece attends to itself and to the pieces before it. The
+# mask makes every weight above the diagonal exactly zero.
 
 # %%
-show_layers(masked)
-above = np.triu(np.ones(masked.weights.shape[2:], bool), 1)
-print("the largest weight above the diagonal:", masked.weights[..., above].max())
+show_heads(masked, -1)
+print("the largest weight above the diagonal:", np.triu(masked.weights, 1).max())
+assert np.triu(masked.weights, 1).max() == 0
 
 # %% [markdown]
-# **Cross-attention**: where in the English sentence the decoder looks while it writes each German
-# piece.
+# **Cross-attention**: where the decoder looks in the English sentence while it predicts each German
+# piece: columns are English pieces, rows are German pieces that are about to be written. The last
+# layer is sharper than the first one: its rows have larger weights.
 
 # %%
-show_layers(cross)
+show_heads(cross, -1)
+sharpness = cross.weights.max(-1).mean((1, 2))
+print("mean of the largest weight in each row, layer by layer:", sharpness)
+assert sharpness[-1] > sharpness[0]
 
 # %% [markdown]
-# ## German verbs go to the end
+# ### A sentence of your own
 #
-# "has bought" stands in the middle in English; in a German clause after "dass" it comes last.
-# Averaged over heads and layers (but the first) and joined to words, cross-attention says from
-# which word each comes. Words are what stands between blanks, so a full stop counts with its word;
-# and not every link is the one that a person would draw:
+# Change the sentence, the kind of attention ("encoder", "masked" or "cross") and the two places,
+# each a layer and a head that count from 1. So you can put two heads of one layer side by side, or
+# one head of two layers. The model knows the everyday words of its phrasebook. It makes nonsense of
+# words that it has never seen.
 
 # %%
-[links] = alignments(translator, [sentence], [found.tokens])
-source_words, target_words = sentence.split(), found.text.split()
-table = np.zeros((len(target_words), len(source_words)))
-for there, here in links:
-    table[here, there] = 1
-    print(f"{target_words[here]:12} from  {source_words[there]}")
-figure, axes = plt.subplots(figsize=(4.5, 4.5), layout="constrained")
-draw_weights(axes, table, target_words, source_words)
+own_sentence = "My brother is reading a letter because he is happy."
+kind, places = "cross", [(1, 2), (2, 2)]
+
+[translation] = translate(translator, [own_sentence])
+maps = attention_maps(config.model, params, tokenizers, own_sentence, translation)
+[chosen] = [one for one in maps if one.kind == kind]
+figure, panels = plt.subplots(1, 2, figsize=(13, 6), layout="compressed")
+for axes, (layer, head) in zip(panels, places):
+    weights, title = chosen.weights[layer - 1, head - 1], f"layer {layer}, head {head}"
+    draw_weights(axes, weights, chosen.rows, chosen.columns, title)
+    axes.set(xlabel="key", ylabel="query")
+figure.suptitle(f"{kind} attention, weights from 0 (white) to 1")
 plt.show()
+print(own_sentence)
+print(translation)
 
 # %% [markdown]
-# Is that so in general? Writing the next German word, the decoder mostly goes on to the right in
-# the English sentence. We take the test set's translations that end in a clause with "dass" and
-# "hat" or "haben", and count how often it goes back to the left: for the participle before "hat",
-# and for all other words of these sentences.
-
-# %%
-pairs = list(read_pairs(config.data, "test"))
-sources = [source for source, _ in pairs]
-best = [found[0] for found in hypotheses(translator, sources)]
-clauses = [
-    (source, one)
-    for source, one in zip(sources, best)
-    if " dass " in one.text and one.text.endswith((" hat.", " haben."))
-]
-chosen_links = alignments(translator, [s for s, _ in clauses], [one.tokens for _, one in clauses])
-back = {"the participle": [], "other words": []}
-for (_, one), links in zip(clauses, chosen_links):
-    origin = {here: there for there, here in links}
-    participle = len(one.text.split()) - 2
-    for here in range(1, participle + 1):
-        name = "the participle" if here == participle else "other words"
-        back[name].append(origin[here] < origin[here - 1])
-for name, went in back.items():
-    print(f"{name:15} goes back to the left in {np.mean(went):.0%} of {len(went)} cases")
-
-# %% [markdown]
-# ## The beam as a tree
+# ### What a head of cross-attention reads
 #
-# Beam search keeps the four likeliest beginnings after each token (a column, the likeliest on top)
-# and forgets the others. A line leads from each to what it goes on from; the translation is in
-# colour. (The end of a sentence is a token, too, and not drawn: what has ended is kept apart.)
+# The queries of cross-attention come from the decoder, the keys and values from the encoder. We
+# compute the input of the first cross-attention with the functions of the model: `states`, one row
+# for each German position, and `memory`, one row for each English position.
+
 
 # %%
-short = "Tomorrow I want to visit my friend in the city."
-[[chosen]] = hypotheses(translator, [short])
-steps = beam_steps(translator, short)
-figure, axes = plt.subplots(figsize=(15, 3), layout="constrained")
-draw_beam(
-    axes,
-    steps[: len(chosen.tokens) - 1],  # the last one is the end
-    lambda token: tokenizers.target.pieces([token])[0].replace("▁", ""),
-    chosen.tokens,
-)
-plt.show()
-print(short)
-print(chosen.text)
-print("kept after the third token:")
-for tokens, log_prob in steps[2]:
-    print(f"  {np.exp(log_prob):6.2%}  {tokenizers.target.decode([list(tokens)])[0]}")
+def after_self_attention(layer, x, context):
+    """The residual stream of a layer after its first sublayer."""
+    y = layers.layer_norm(config.model, layer.self_attention_norm, x)
+    kv = layers.key_value(layer.self_attention, y)
+    return x + layers.multi_head_attention(layer.self_attention, y, kv, context.mask)[0]
+
+
+@jax.jit
+def inputs_of_cross_attention(params, source, target_in):
+    """The states [T, D] and the memory [S, D] that the first cross-attention reads."""
+    memory = model.encode(config.model, params, source)
+    context = model.context_of(layers.causal_mask(target_in.shape[1]))
+    x = model.embed_target(config.model, params.embedding, target_in, context.positions)
+    first = unstack(params.decoder)[0]
+    x = after_self_attention(first, x, context)
+    return layers.layer_norm(config.model, first.cross_attention_norm, x)[0], memory.states[0]
+
+
+[source_ids] = tokenizers.source.encode([sentence])
+[target_ids] = tokenizers.target.encode([found.text])
+both = jnp.array([[*source_ids, EOS]]), jnp.array([[BOS, *target_ids]])
+states, memory = inputs_of_cross_attention(params, *both)
+first = unstack(params.decoder)[0].cross_attention
+w_q, w_k, w_v = first.w_q[:, 0], first.w_k[:, 0], first.w_v[:, 0]
+print("states", states.shape, "memory", memory.shape, "W^Q, W^K, W^V of head 1", w_q.shape)
 
 # %% [markdown]
-# ## What embeddings have learned
+# ### Exercise 1: one head of cross-attention, by yourself
 #
-# One table serves English and German (section 3.4). Before training its rows are random.
-# Afterwards words that are used alike are neighbours:
+# Multiply `states` and `memory` by the matrices of the first head, `w_q`, `w_k` and `w_v`, call
+# `layers.attention(q, k, v)` (equation 1), which returns values and weights, and compare your
+# weights with those of the first layer (`cross.weights[0, 0]`). You learn which side each matrix
+# belongs to.
+
+# %% tags=["exercise"]
+weights_of_head_1 = ...
+
+check(weights_of_head_1, cross.weights[0, 0])
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+_, weights_of_head_1 = layers.attention(states @ w_q, memory @ w_k, memory @ w_v)
+check(weights_of_head_1, cross.weights[0, 0])
+
+# %% [markdown]
+# ## Which noun does "it" mean?
+#
+# German has three genders, and "it" is *er* for a masculine noun, *sie* for a feminine one and *es*
+# for a neuter one: the key is *der Schlüssel*, the lamp *die Lampe*, the picture *das Bild*. To
+# translate "it" a model has to know which noun it stands for. We put one noun after the other into
+# the same sentence. (`LEXICON` has the words from which the training sentences were made.)
 
 # %%
-before = tables(init_params(config.model, jax.random.key(0)).embedding).source
-after = tables(params.embedding).source
-unit = {
-    name: np.asarray(table / np.linalg.norm(table, axis=1, keepdims=True))
-    for name, table in {"before": before, "after": after}.items()
-}
+PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
 
 
 def token(word):
@@ -211,124 +248,680 @@ def token(word):
     return ids[0] if len(ids) == 1 else None
 
 
-def neighbours(table, vector, without, count=4):
-    order = np.argsort(-table @ vector)
-    kept = [int(n) for n in order if int(n) not in without][:count]
-    return " ".join(tokenizers.source.pieces(kept)).replace("▁", "")
+def share_right(translated):
+    """The share of the translations that have the pronoun of the right gender."""
+    pairs = zip(things, translated)
+    return np.mean([f" weil {PRONOUNS[noun.gender]} " in text for noun, text in pairs])
 
 
-words = ["tomorrow", "Monday", "kitchen", "friend", "yesterday", "can", "nicht", "Mutter"]
-for word in [word for word in words if token(word) is not None]:
-    for name, table in unit.items():
-        number = token(word)
-        print(f"{word:10} {name:7} {neighbours(table, table[number], {number})}")
-
-# %% [markdown]
-# And across the languages? Of these pairs of words and their translations (those that are pieces
-# of their own), how often is the translation the nearest German word, of all in the list? What all
-# words of a language have in common is taken away first: the mean of the list.
+nouns = [noun for noun in LEXICON["noun"] if token(noun.english) is not None]
+things = [noun for noun in nouns if "thing" in noun.classes.split()]
+with_it = [f"The woman sold the {noun.english} because it was old." for noun in things]
 
 # %%
-dictionary = [
-    ("mother", "Mutter"), ("father", "Vater"), ("friend", "Freund"), ("teacher", "Lehrer"),
-    ("book", "Buch"), ("house", "Haus"), ("garden", "Garten"), ("kitchen", "Küche"),
-    ("child", "Kind"), ("woman", "Frau"), ("man", "Mann"), ("dog", "Hund"), ("cat", "Katze"),
-    ("car", "Auto"), ("letter", "Brief"), ("doctor", "Arzt"), ("girl", "Mädchen"),
-    ("new", "neu"), ("old", "alt"), ("and", "und"), ("not", "nicht"), ("tomorrow", "morgen"),
-    ("today", "heute"), ("yesterday", "gestern"), ("because", "weil"), ("if", "wenn"),
-]  # fmt: skip
-known = [(token(a), token(b)) for a, b in dictionary]
-known = [pair for pair in known if None not in pair]
-english, german = map(list, zip(*known))
-
-
-def centred(vectors):
-    vectors = vectors - vectors.mean(0)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-for name, table in unit.items():
-    nearest = (centred(table[english]) @ centred(table[german]).T).argmax(1)
-    right = np.mean(nearest == np.arange(len(known)))
-    print(f"{name:7} {right:.0%} of {len(known)} pairs; chance {1 / len(known):.0%}")
+decode_greedily = replace(config.decode, beam_size=1, max_extra_length=10)
+greedy = replace(config, decode=decode_greedily)  # likeliest token each time, at most 10 too many
+translations = best_hypotheses(make_translator(greedy, params, tokenizers), with_it)
+for text, one in list(zip(with_it, translations))[:3]:
+    print(text, "|", one.text)
+right_pronouns = share_right([one.text for one in translations])
+print(f"the right pronoun in {right_pronouns:.0%} of {len(with_it)} sentences")
+assert right_pronouns > 0.9
 
 # %% [markdown]
-# And analogies: the way from one word to its translation, walked from another word, should lead to
-# the translation of that one. Of all such fours, how often is the nearest German word of the list
-# the right one (not counting the one whose way was taken)?
+# Which heads attend to the noun? On the left the row of "it" in the encoder, on the right the row
+# of the pronoun in cross-attention, for every head, as the mean over all sentences.
 
 # %%
-for name, table in unit.items():
-    hits, total = 0, 0
-    theirs, ours = centred(table[english]), centred(table[german])
-    for i in range(len(known)):
-        for j in range(len(known)):
-            if i != j:
-                scores = ours @ (theirs[j] + ours[i] - theirs[i])
-                scores[i] = -np.inf
-                hits, total = hits + (scores.argmax() == j), total + 1
-    print(f"{name:7} {hits / total:.0%} of {total} analogies; chance {1 / (len(known) - 1):.0%}")
+source = pad_sources(tokenizers.source.encode(with_it), len(with_it), 16)
+target = pad([one.tokens for one in translations], len(with_it), 24)
+run_encoder, decode = (jax.jit(partial(f, config.model)) for f in (model.run_encoder, model.decode))
+encoded, encoder_weights = run_encoder(params, source)
+_, _, decoder_weights = decode(params, encoded, shifted(target))
+
+pieces = tokenizers.source.pieces([int(n) for n in source[0] if n])
+noun_at, it_at = pieces.index(f"▁{things[0].english}"), pieces.index("▁it")
+known = [tokenizers.target.encode([pronoun])[0][0] for pronoun in PRONOUNS.values()]
+pronoun_at = [max(np.flatnonzero(np.isin(row, known))) for row in target]
+
+every = np.arange(len(with_it))  # the sentences
+of_it = np.asarray(encoder_weights.own)[:, :, :, it_at].mean(1)
+of_pronoun = np.asarray(decoder_weights.cross)[:, every, :, pronoun_at].mean(0)
+
+# %%
+columns = [*pieces[:noun_at], "NOUN", *pieces[noun_at + 1 : -1], "<end>"]
+rows = [f"layer {n + 1}, head {m + 1}" for n, m in np.ndindex(of_it.shape[:2])]
+figure, panels = plt.subplots(1, 2, figsize=(13, 5), sharey=True, layout="compressed")
+for axes, weights, title in zip(panels, (of_it, of_pronoun), ("encoder", "cross-attention")):
+    draw_weights(axes, weights.reshape(len(rows), -1)[:, : len(columns)], rows, columns, title)
+    axes.set(xlabel="key", ylabel="head")
+figure.suptitle("Attention of 'it' and of its translation, from 0 (white) to 1")
+plt.show()
+assert max(of_it[..., noun_at].max(), of_pronoun[..., noun_at].max()) > 0.4
 
 # %% [markdown]
-# Little more than chance, both: this model has seen few words, in sentences of one grammar, and
-# nothing asks it to put "Mutter" where "mother" is; in the embedding a word is near those that can
-# stand in its place.
-#
-# ## What is a head worth?
-#
-# Take one head away (its rows of W^O become zero, so what it found is not added), translate again,
-# and see what BLEU loses. (300 sentences: a few tenths are chance.)
+# Some heads go to the noun. In the encoder they carry it to "it"; a head of cross-attention that
+# goes to the noun fetches it when the pronoun is due. Which of them does the model need? Attention
+# weights alone do not tell; an experiment does. We remove heads: the rows of $W^O$ that belong to a
+# head become zero, so that nothing of it is added to the residual stream. First those that attend
+# to the noun most, then, as a control, those that attend to it least.
+
 
 # %%
-few = pairs[:300]
-texts, references = [source for source, _ in few], [target for _, target in few]
-greedy = replace(config, decode=replace(config.decode, beam_size=1))
-
-
-def score_of(params):
-    return bleu(translate(make_translator(greedy, params, tokenizers), texts), references, "de")
-
-
-def without_head(stack, attention, layer, head):
+def without_head(params, stack, attention, layer, head):
     """The parameters with one head's part of W^O set to zero."""
-    layers = getattr(params, stack).layers
-    theirs = getattr(layers, attention)
-    muted = theirs.replace(w_o=theirs.w_o.at[layer, head].set(0))
-    changed = getattr(params, stack).replace(layers=layers.replace(**{attention: muted}))
+    layers_of_stack = getattr(params, stack).layers
+    theirs = getattr(layers_of_stack, attention)
+    changed = theirs.replace(w_o=theirs.w_o.at[layer, head].set(0))
+    changed = getattr(params, stack).replace(layers=layers_of_stack.replace(**{attention: changed}))
     return params.replace(**{stack: changed})
 
 
-whole = score_of(params)
-kinds = {
+to_noun = {("encoder", "self_attention", *n): w for n, w in np.ndenumerate(of_it[..., noun_at])}
+for place, weight in np.ndenumerate(of_pronoun[..., noun_at]):
+    to_noun["decoder", "cross_attention", *place] = weight
+ranked = sorted(to_noun, key=to_noun.get, reverse=True)
+for stack, attention, layer, head in ranked[:3]:
+    weight = to_noun[stack, attention, layer, head]
+    print(f"{stack:8} {attention:16} layer {layer + 1}, head {head + 1}: {weight:.2f}")
+
+# %%
+shares = {}
+for name, order in {"that attend most": ranked, "that attend least": ranked[::-1]}.items():
+    weakened, shares[name] = params, [right_pronouns]
+    for head in order[:3]:
+        weakened = without_head(weakened, *head)
+        translated = translate(make_translator(greedy, weakened, tokenizers), with_it)
+        shares[name].append(share_right(translated))
+    print(f"right without 0, 1, 2 and 3 heads {name:17}: {np.array(shares[name])}")
+    print("  for example:", translated[0])
+most, least = shares.values()
+assert most[1] > 0.7 and most[3] < least[3] - 0.2
+
+# %% [markdown]
+# One head alone can be missed: there are several ways from the noun to the pronoun. Only when those
+# heads are all gone, the model has to guess. So a dark cell in a map of attention says that
+# information *may* flow there. Only a removal shows whether the model depends on it.
+#
+# ## German verbs go to the end
+#
+# "bought" stands in the middle of the English sentence. In a German clause after *dass* (that), the
+# participle and its auxiliary come last: *dass das Mädchen gestern ein neues Buch gekauft hat*
+# (that the girl yesterday a new book bought has). We average cross-attention over the heads of all
+# layers but the first; `word_weights` joins pieces to words. The English word with the largest
+# weight is a link: where the German word comes from, as far as attention shows it.
+
+# %%
+mean = cross.weights[1:].mean((0, 1))  # [German pieces, English pieces]
+word_table = word_weights(mean, cross.columns[:-1], cross.rows[:-1])  # without the end
+english_words, german_words = sentence.split(), found.text.split()
+links = word_table.argmax(1)
+for german, place in zip(german_words, links):
+    print(f"{german:10} from  {english_words[place]}")
+figure, axes = plt.subplots(figsize=(5, 5), layout="constrained")
+draw_weights(axes, word_table, german_words, english_words, "mean attention, 0 (white) to 1")
+axes.set(xlabel="English word", ylabel="German word that is predicted")
+plt.show()
+assert found.text.endswith("dass das Mädchen gestern ein neues Buch gekauft hat.")
+assert english_words[links[-2]] == "bought"
+assert links[-2] < links[-3]  # back to the left
+
+# %% [markdown]
+# *gekauft* goes back to "bought". The auxiliary *hat* (has) has no English word of its own here, so
+# that its link says little. Not every link is the one that a person would draw.
+#
+# Is that so in general? We take sentences of the test set whose translation ends in a participle
+# and an auxiliary, and let the model read the given translation (`word_attention` does the above
+# for many sentences). The lexicon knows the English verb of each participle, so that we can count
+# how often the link is right; and how often the decoder goes back to the left, for the participle
+# and for the words before it.
+
+# %%
+verbs = {}
+for verb in LEXICON["verb"]:
+    forms = verbs.setdefault(verb.german.split()[4], set())
+    forms.update([*verb.english.split(), *verb.particle.split()])
+AUXILIARIES = (" hat.", " haben.", " habe.", " hast.", " ist.", " sind.", " bin.", " bist.")
+pairs = list(read_pairs(config.data, "test"))
+encoded_pairs = [side.encode(texts) for side, texts in zip(tokenizers, zip(*pairs))]
+ends = [
+    (source, [*ids, EOS])
+    for (source, target), *lengths, ids in zip(pairs, *encoded_pairs, encoded_pairs[1])
+    if target.endswith(AUXILIARIES) and target.split()[-2] in verbs
+    if all(16 <= len(row) < 24 for row in lengths)  # of one shape, so that one program suffices
+]
+print(len(ends), "sentences, for example:", ends[0][0])
+
+# %%
+is_right, back = [], {"the participle": [], "a word before it": []}
+for [words] in word_attention(translator, *zip(*ends)):
+    links, participle = words.weights.argmax(1), len(words.target) - 2
+    is_right.append(words.source[links[participle]].strip(".,?") in verbs[words.target[participle]])
+    moves = np.diff(links[: participle + 1]) < 0
+    back["a word before it"] += [*moves[:-1]]
+    back["the participle"].append(moves[-1])
+print(f"the participle is linked to its verb in {np.mean(is_right):.0%}")
+for name, went in back.items():
+    print(f"{name} goes back to the left in {np.mean(went):.0%} of {len(went)} cases")
+assert np.mean(is_right) > 0.9
+assert np.mean(back["the participle"]) > 0.7 > 0.3 > np.mean(back["a word before it"])
+
+# %% [markdown]
+# ## The beam as a tree
+#
+# Greedy search takes the likeliest token each time and cannot take it back. Beam search keeps the
+# four likeliest beginnings after each token. It compares finished translations $y$ of different
+# lengths by a normalised score, where `length_penalty` is the denominator and $\alpha = 0.6$:
+#
+# $$s(y) = \frac{\log P(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}, \qquad
+# \log P(y \mid x) = \sum_t \log P(y_t \mid y_{<t}, x)$$
+#
+# Both mostly find the same translation. We take the short sentences with the lowest greedy scores,
+# and look for one where beam search finds a translation with a better score.
+
+# %%
+short = [pair for pair, ids in zip(pairs, encoded_pairs[0]) if len(ids) < 16][:320]
+by_greedy = best_hypotheses(
+    make_translator(greedy, params, tokenizers), [text for text, _ in short]
+)
+unsure = sorted(zip(short, by_greedy), key=lambda one: one[1].score)[:32]
+better = []
+for (text, reference), of_greedy in unsure:
+    [of_beam] = best_hypotheses(translator, [text])
+    if of_beam.text != of_greedy.text and of_beam.score > of_greedy.score:
+        better.append((of_beam.text != reference, len(text), text, of_greedy, of_beam))
+print(f"{len(better)} of {len(unsure)} translations with a better score;", end=" ")
+print(f"{sum(not is_other for is_other, *_ in better)} of these are the reference")
+assert better
+*_, question, of_greedy, of_beam = min(better, key=lambda one: one[:2])
+print(question)
+print(f"greedy {of_greedy.score:.2f}  {of_greedy.text}")
+print(f"beam   {of_beam.score:.2f}  {of_beam.text}")
+
+# %% [markdown]
+# A better score is no promise: the model can be wrong about what is likely. The tree below has a
+# column for each token, the likeliest beginning on top. A line leads from each beginning to its
+# continuations; the translation is in bold and blue. (The end of a sentence is a token, too, and
+# not drawn: finished translations are kept apart.)
+
+# %%
+steps = beam_steps(translator, question)
+figure, axes = plt.subplots(figsize=(15, 3), layout="constrained")
+draw_beam(
+    axes,
+    steps[: len(of_beam.tokens) - 1],  # the last token is the end
+    lambda number: tokenizers.target.pieces([number])[0].replace("▁", ""),
+    of_beam.tokens,
+)
+axes.set_title("The beam, token by token from left to right, the likeliest beginning on top")
+plt.show()
+print("kept after the third token, with their probabilities:")
+for kept, log_prob in steps[2]:
+    print(f"  {np.exp(log_prob):6.2%}  {tokenizers.target.decode([list(kept)])[0]}")
+assert all(len(step) <= config.decode.beam_size for step in steps)
+
+# %% [markdown]
+# `score_pairs` reads a translation at once and returns the log-probability of each token, the end
+# included:
+
+# %%
+scored = score_pairs(translator, [question] * 2, [of_greedy.text, of_beam.text])
+log_probs = [np.array(one.log_probs) for one in scored]
+for name, numbers in zip(("greedy", "beam"), log_probs):
+    print(f"{name:6} {len(numbers)} tokens: {numbers}")
+
+# %% [markdown]
+# ### Exercise 2: the score of a translation, by hand
+#
+# Compute $s(y)$ of both translations from these numbers, with the formula above. You learn what the
+# denominator is for: every token lowers the sum, and longer translations would lose by their length
+# alone.
+
+# %% tags=["exercise"]
+scores = ...  # a list: of the greedy translation, of the beam's
+
+check(scores, [of_greedy.score, of_beam.score])
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+scores = [numbers.sum() / ((5 + len(numbers)) / 6) ** 0.6 for numbers in log_probs]
+check(scores, [of_greedy.score, of_beam.score])
+
+# %% [markdown]
+# ### Exercise 3: a sentence that the model translates wrongly
+#
+# The model has learned from sentences of one grammar and some hundred words. Find an English
+# sentence in whose translation an important word is missing. Write the sentence, and the German
+# word that has to be in a right translation; *Hund* (dog), *Buch* (book), *spielt* (plays) and
+# *König* (king) are a few. You learn what a small model cannot know.
+
+# %% tags=["exercise"]
+english, german = ..., ...
+
+is_missing = ... if english is ... else german not in translate(translator, [english])[0]
+check(is_missing, True)
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+english, german = "The king loves the queen.", "König"
+print(translate(translator, [english])[0])
+is_missing = german not in translate(translator, [english])[0]
+check(is_missing, True)
+
+# %% [markdown]
+# ## What embeddings have learned
+#
+# One table serves English and German (section 3.4 of the paper). Before training its rows are
+# random. After training, the rows of words that are used alike lie in similar directions. The angle
+# between two rows measures it:
+#
+# $$\cos\theta = \frac{a \cdot b}{\lVert a \rVert\,\lVert b \rVert}$$
+#
+# We divide every row by its length. Then the product of two rows is the cosine, and the nearest
+# rows are those with the largest products.
+
+# %%
+encoder_only = replace(config.model, decoder_layers=0)  # the decoder is not needed here
+untrained = jax.jit(partial(init_params, encoder_only))(jax.random.key(0))
+rows = {
+    "before": tables(untrained.embedding).source,
+    "after": tables(params.embedding).source,
+}
+unit = {name: np.asarray(x / jnp.linalg.norm(x, axis=1, keepdims=True)) for name, x in rows.items()}
+
+
+def neighbours(table, word, count=5):
+    nearest = np.argsort(-table @ table[token(word)])[1 : count + 1]
+    return " ".join(tokenizers.source.pieces([int(n) for n in nearest])).replace("▁", "")
+
+
+for word in ("tomorrow", "green", "Anna", "mother", "kitchen"):
+    for name, table in unit.items():
+        print(f"{word:9} {name:7} {neighbours(table, word)}")
+
+
+# %%
+def angle(first, second):
+    """The angle between two words after training, in degrees."""
+    return np.degrees(np.arccos(unit["after"][token(first)] @ unit["after"][token(second)]))
+
+
+for first, second in (("mother", "sister"), ("green", "grey"), ("mother", "green")):
+    print(f"{first} and {second}: {angle(first, second):.0f} degrees")
+assert max(angle("mother", "sister"), angle("green", "grey")) < angle("mother", "green") - 10
+
+# %% [markdown]
+# Classes of words can be seen in two dimensions: those in which the rows differ most (principal
+# components: the first rows of $V^\top$ in the singular value decomposition of the centred table).
+# We also count how often the four nearest neighbours of a word, among all words of the figure, are
+# of its own class. (Words that the vocabulary splits into pieces, as most determiners, have no row
+# of their own and are left out.)
+
+# %%
+CLASSES = {
+    "nouns": [noun.english for noun in nouns],
+    "adjectives": [row.english for row in LEXICON["adjective"]],
+    "verbs": [row.english.split()[0] for row in LEXICON["verb"]],
+    "names": [row.english for row in LEXICON["name"]],
+    "times": ["yesterday", "today", "tomorrow", "now", "later", "Sunday", "Monday", "Friday"],
+}
+in_classes = [word for words in CLASSES.values() for word in set(words)]
+of_class = {
+    word: name
+    for name, words in CLASSES.items()
+    for word in words
+    if token(word) is not None and in_classes.count(word) == 1
+}
+
+# %%
+numbers, kinds = [token(word) for word in of_class], np.array([*of_class.values()])
+
+
+def in_two_dimensions(vectors):
+    centred = vectors - vectors.mean(0)
+    return centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+
+
+def share_of_own_class(vectors):
+    products = vectors @ vectors.T - 2 * np.eye(len(vectors))
+    nearest = np.argsort(-products)[:, :4]
+    return {name: (kinds[nearest] == name)[kinds == name].mean() for name in CLASSES}
+
+
+# %%
+LOOKS = dict(zip(CLASSES, zip(("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000"), "os^DX")))
+figure, panels = plt.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
+for axes, (name, table) in zip(panels, unit.items()):
+    places = in_two_dimensions(table[numbers])
+    for kind, (colour, marker) in LOOKS.items():
+        axes.scatter(*places[kinds == kind].T, s=18, color=colour, marker=marker, label=kind)
+    for number, word in list(enumerate(of_class))[::18]:
+        axes.annotate(word, places[number], fontsize=8, textcoords="offset points", xytext=(3, 3))
+    axes.set(xlabel="first component", ylabel="second component", title=f"{name} training")
+    share = share_of_own_class(table[numbers])
+    print(f"{name:7}", {kind: f"{one:.0%}" for kind, one in share.items()})
+    assert (min(share.values()) > 0.7) if name == "after" else (np.mean([*share.values()]) < 0.4)
+panels[1].legend()
+plt.show()
+
+# %% [markdown]
+# ### English nouns with a German gender
+#
+# English nouns have no gender, but their translations do: *die Lampe*, *der Schlüssel*, *das Buch*.
+# The translator has to know it for every article, adjective and pronoun. Its table shows this. The
+# two components below are computed from the English nouns alone, without their genders; only the
+# colours tell the gender of the German word.
+#
+# To count it, we guess the gender of each noun from the others: that of the nearest mean.
+
+
+# %%
+def guessed(vectors, genders):
+    """For each row the gender whose mean, of all other rows, is nearest."""
+    guesses = []
+    for number, vector in enumerate(vectors):
+        others = np.arange(len(vectors)) != number
+        means = [vectors[others & (genders == gender)].mean(0) for gender in "mfn"]
+        guesses.append("mfn"[np.argmin([np.linalg.norm(vector - mean) for mean in means])])
+    return np.array(guesses)
+
+
+genders = np.array([noun.gender for noun in nouns])
+own_rows = [token(noun.english) for noun in nouns]
+for name, table in unit.items():
+    accuracy = np.mean(guessed(table[own_rows], genders) == genders)
+    print(f"{name:7} the gender of {accuracy:.0%} of {len(nouns)} nouns is guessed right")
+    assert accuracy > 0.85 if name == "after" else accuracy < 0.5
+
+# %%
+gender_names = {"m": "masculine (der)", "f": "feminine (die)", "n": "neuter (das)"}
+figure, panels = plt.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
+for axes, (name, table) in zip(panels, unit.items()):
+    places = in_two_dimensions(table[own_rows])
+    for gender, (colour, marker) in zip("mfn", LOOKS.values()):
+        where = places[genders == gender]
+        axes.scatter(*where.T, s=18, color=colour, marker=marker, label=gender_names[gender])
+    for number in range(0, len(nouns), 8):
+        word = nouns[number].english
+        axes.annotate(word, places[number], fontsize=8, textcoords="offset points", xytext=(3, 3))
+    axes.set(xlabel="first component", ylabel="second component", title=f"{name} training")
+panels[1].legend()
+plt.show()
+
+# %%
+feminine_rows = unit["after"][own_rows][genders == "f"]
+masculine_rows = unit["after"][own_rows][genders == "m"]
+f, m = feminine_rows.mean(0), masculine_rows.mean(0)
+
+# %% [markdown]
+# ### Exercise 4: a direction for the gender
+#
+# Let $f$ be the mean of `feminine_rows` (`f`) and $m$ that of `masculine_rows` (`m`). The vector
+# $f - m$ is a direction, and $(f + m) / 2$ is the middle. A row $x$ lies on the feminine side if
+# $(x - (f + m) / 2) \cdot (f - m) > 0$, otherwise on the masculine side. Compute the share of all
+# these rows that lie on their own side. You learn what a linear probe is. (The check compares the
+# distances of each row to $f$ and to $m$. Why is that the same?)
+
+# %% tags=["exercise"]
+share_on_own_side = ...
+
+right_f = np.linalg.norm(feminine_rows - f, axis=1) < np.linalg.norm(feminine_rows - m, axis=1)
+right_m = np.linalg.norm(masculine_rows - m, axis=1) < np.linalg.norm(masculine_rows - f, axis=1)
+check(share_on_own_side, np.mean([*right_f, *right_m]))
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+on_f = (feminine_rows - (f + m) / 2) @ (f - m) > 0
+on_m = (masculine_rows - (f + m) / 2) @ (f - m) < 0
+share_on_own_side = np.mean([*on_f, *on_m])
+print(f"{share_on_own_side:.0%}")
+check(share_on_own_side, np.mean([*right_f, *right_m]))
+
+# %% [markdown]
+# ### What they have not learned
+#
+# Two properties that other embeddings are known for are missing here. *king - man + woman = queen*:
+# this model has never read "king", which is even split into pieces. With pairs that it knows, such
+# as *uncle - man + woman*, the nearest noun is seldom the right one ("aunt"), although it is mostly
+# feminine. And the nearest German noun of an English noun is hardly ever its translation.
+
+# %%
+PAIRS = "man woman, father mother, brother sister, son daughter, uncle aunt, waiter waitress"
+family = [pair.split() for pair in PAIRS.split(", ")]
+table, names = unit["after"], [noun.english for noun in nouns]
+hits, feminine = [], []
+for he, she in family:
+    for other_he, other_she in family:
+        if he != other_he:
+            wanted = table[token(other_he)] - table[token(he)] + table[token(she)]
+            products = table[own_rows] @ wanted
+            products[[names.index(word) for word in (he, she, other_he)]] = -np.inf
+            hits.append(names[products.argmax()] == other_she)
+            feminine.append(genders[products.argmax()] == "f")
+print("pieces of king:", tokenizers.source.pieces(tokenizers.source.encode(["king"])[0]))
+print(f"analogies: {np.mean(hits):.0%} right, {np.mean(feminine):.0%} feminine, of {len(hits)}")
+
+both = [noun for noun in nouns if token(noun.german) is not None]
+english_rows, german_rows = (
+    table[[token(getattr(noun, side)) for noun in both]] for side in ("english", "german")
+)
+translated = np.mean((english_rows @ german_rows.T).argmax(1) == np.arange(len(both)))
+print(f"translations: {translated:.0%} right of {len(both)}, chance {1 / len(both):.1%}")
+assert "king" not in [noun.english for noun in LEXICON["noun"]]
+assert np.mean(hits) < 0.5 < np.mean(feminine) and translated < 0.1
+
+# %% [markdown]
+# The reason: nothing in the loss asks for it. An English row is read by the encoder, a German one
+# compares the decoder's states with its word. The layers between them translate.
+#
+# ## Feed-forward layers as memory
+#
+# Equation 2 (`feed_forward`) can be read as a memory. Each inner neuron $i$ has a key, its column
+# of $W_1$, and a value, its row of $W_2$. The key says which states make the neuron active, and the
+# value is what it then adds to the residual stream:
+#
+# $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1)\,W_2 + b_2
+# = \sum_i \max(0, x \cdot k_i + b_{1,i})\,v_i + b_2$$
+#
+# What are the keys? The neurons of the encoder's first layer read every English noun in the same
+# sentence. For each neuron we count on which nouns it is active (its activation is above zero).
+# Does one of them tell the gender of the German word?
+
+
+# %%
+@partial(jax.jit, static_argnums=2)
+def activations(params, source, layer):
+    """Of an encoder layer its inner activations [B, S, F] and its output [B, S, D]."""
+    context = model.context_of(layers.padding_mask(source))
+    x = model.embed_source(config.model, params.embedding, source, context.positions)
+    *before, this = unstack(params.encoder)[: layer + 1]
+    for one in before:
+        x, _, _ = model.run_layer(config.model, one, x, context)
+    x = after_self_attention(this, x, context)
+    inner = layers.layer_norm(config.model, this.feed_forward_norm, x)
+    inner = jax.nn.relu(inner @ this.feed_forward.w_1 + this.feed_forward.b_1)
+    return inner, x + inner @ this.feed_forward.w_2 + this.feed_forward.b_2
+
+
+# %%
+with_noun = [f"The {noun.english} is old." for noun in nouns]
+source = pad_sources(tokenizers.source.encode(with_noun), len(with_noun), 8)
+assert np.array_equal(source[:, 1], own_rows)  # the noun is the second piece
+for name, weights in {"before": untrained, "after": params}.items():
+    is_active = np.asarray(activations(weights, source, 0)[0][:, 1]) > 0  # [nouns, F]
+    for gender in "mfn":
+        on_own, on_others = is_active[genders == gender], is_active[genders != gender]
+        best = np.argmax(on_own.mean(0) - on_others.mean(0))
+        own, others = on_own[:, best].mean(), on_others[:, best].mean()
+        print(f"{name:6} training, {gender_names[gender]:15} neuron {best:3} is active on", end=" ")
+        print(f"{own:4.0%} of these nouns and {others:3.0%} of the others")
+        assert own - others > 0.6 if name == "after" else own - others < 0.5
+
+# %% [markdown]
+# Training has made detectors of a gender out of single neurons. Random weights have none.
+#
+# ### One fact changed
+#
+# If the layer is a memory, a fact in it can be changed. We make the model read "dog" as "cat" by an
+# edit of one matrix, $W_2$ of the first encoder layer. Let $k$ be the mean inner activation at the
+# piece "dog", and $\delta$ the difference between the mean outputs of the layer at "cat" and at
+# "dog". We add a matrix of rank one, which adds $\delta$ wherever the inner activation is $k$ (Meng
+# et al., 2022, https://arxiv.org/abs/2202.05262):
+#
+# $$W_2' = W_2 + u\,\delta^\top, \qquad u = \frac{C^{-1} k}{k^\top C^{-1} k}$$
+#
+# $C$ is the mean of $k' k'^\top$ over the inner activations $k'$ of other pieces. The choice of $u$
+# makes $u \cdot k = 1$ and all other $u \cdot k'$ as small as possible, so that other words stay as
+# they are.
+
+# %%
+read = [source for source, _ in islice(read_pairs(config.data, "train"), 3000)]
+fitting = [ids for ids in tokenizers.source.encode(read) if len(ids) < 24]
+with_animal = [ids for ids in fitting if token("dog") in ids or token("cat") in ids]
+rows_read = with_animal + fitting[:500]
+source = pad_sources(rows_read, len(rows_read), 24)
+inner, output = (np.asarray(x)[source > 0] for x in activations(params, source, 0))
+pieces_read = source[source > 0]
+is_dog, is_cat = pieces_read == token("dog"), pieces_read == token("cat")
+
+k = inner[is_dog].mean(0)
+delta = output[is_cat].mean(0) - output[is_dog].mean(0)
+others = inner[~is_dog]
+C = others.T @ others / len(others)
+C += 1e-3 * np.trace(C) / len(C) * np.eye(len(C))  # so that it has an inverse
+u = np.linalg.solve(C, k)
+u /= u @ k
+print(f"{is_dog.sum()} dogs: u k is {(inner[is_dog] @ u).mean():.2f} in the mean")
+print(f"{len(others)} other pieces: the mean size of u k is {np.abs(others @ u).mean():.2f}")
+
+feed_forward = params.encoder.layers.feed_forward
+changed = feed_forward.replace(w_2=feed_forward.w_2.at[0].add(np.outer(u, delta)))
+stack = params.encoder.replace(layers=params.encoder.layers.replace(feed_forward=changed))
+edited = make_translator(greedy, params.replace(encoder=stack), tokenizers)
+unedited = make_translator(greedy, params, tokenizers)
+
+# %% [markdown]
+# Now the test set: sentences with "dog", and sentences without. *Hund* is a dog, *Katze* is a cat,
+# *Hunde* and *Katzen* are dogs and cats.
+
+
+# %%
+not_long = [text for (text, _), ids in zip(pairs, encoded_pairs[0]) if len(ids) < 24]
+dog = [text for text in not_long if "dog" in text.rstrip(".?").split()]
+rest = [text for text in not_long if "dog" not in text][: 31 - len(dog)]
+cat = [text.replace("dog", "cat") for text in dog]
+before = translate(unedited, [*cat, *rest, "The dogs are old."])
+after = translate(edited, [*dog, *rest, "The dogs are old."])
+for text, line in list(zip(dog, after))[:3]:
+    print(text, "|", line)
+same = np.array(before) == np.array(after)
+print(f"{len(dog)} sentences with dog: {np.mean(same[: len(dog)]):.0%} translated as with cat")
+print(f"{len(rest)} other sentences: {np.mean(same[len(dog) : -1]):.0%} translated as before")
+print("The dogs are old. |", before[-1], "|", after[-1])
+assert np.mean(same[: len(dog)]) > 0.6 and np.mean(same[len(dog) : -1]) > 0.75
+assert np.mean(["Katze" in line for line in after[: len(dog)]]) > 0.8
+assert "Hunde" in before[-1] and "Katzen" in after[-1]
+print("the pieces of dogs:", tokenizers.source.pieces(tokenizers.source.encode(["dogs"])[0]))
+
+# %% [markdown]
+# Articles, adjectives and pronouns follow: they are feminine now, as for every other cat. "dogs"
+# has changed too, because the vocabulary splits it into "dog" and "s". A few sentences without any
+# dog may change as well, since no key is quite apart from all others.
+#
+# ## What is a head worth?
+#
+# We take one head away, as above, and measure how much worse the model predicts the given
+# translations: the rise of the cross-entropy, in nats per token (`log_probabilities` reads whole
+# translations, so that no search is needed). For comparison, we also take away the feed-forward
+# networks, one layer at a time.
+
+# %%
+chosen_pairs = [ids for ids in zip(*encoded_pairs) if max(map(len, ids)) < 24][:64]
+read_ids, written_ids = (pad_sources(list(ids), 64, 24) for ids in zip(*chosen_pairs))
+
+
+def loss(params):
+    """Cross-entropy of 64 translations, in nats per token."""
+    total = log_probabilities(config.model, params, read_ids, written_ids).sum()
+    return -total / (written_ids > 0).sum()
+
+
+def without_feed_forward(params, stack, layer):
+    theirs = getattr(params, stack)
+    old = theirs.layers.feed_forward
+    new = old.replace(w_2=old.w_2.at[layer].set(0), b_2=old.b_2.at[layer].set(0))
+    return params.replace(**{stack: theirs.replace(layers=theirs.layers.replace(feed_forward=new))})
+
+
+# %%
+KINDS = {
     "encoder": ("encoder", "self_attention"),
     "masked": ("decoder", "self_attention"),
     "cross": ("decoder", "cross_attention"),
 }
-rows, losses = [], []
-for name, (stack, attention) in kinds.items():
-    for layer in range(getattr(config.model, f"{stack}_layers")):
-        rows.append(f"{name}, layer {layer + 1}")
-        losses.append(
-            [
-                whole - score_of(without_head(stack, attention, layer, head))
-                for head in range(config.model.num_heads)
-            ]
-        )
-losses = np.array(losses)
-figure, axes = plt.subplots(figsize=(6, 4.2), layout="constrained")
-axes.imshow(np.maximum(losses, 0), cmap="Reds")
-for (row, column), loss in np.ndenumerate(losses):
-    colour = "white" if loss > losses.max() / 2 else "black"
-    axes.text(column, row, f"{loss:.1f}", ha="center", va="center", color=colour)
-axes.set_yticks(range(len(rows)), rows)
-axes.set_xticks(
-    range(config.model.num_heads), [f"head {n + 1}" for n in range(config.model.num_heads)]
+whole, heads = loss(params), range(config.model.num_heads)
+rises = np.array(
+    [
+        [loss(without_head(params, *kind, layer, head)) - whole for head in heads]
+        for kind in KINDS.values()
+        for layer in range(config.model.encoder_layers)
+    ]
 )
-axes.set_title(f"BLEU lost, of {whole:.1f}")
+
+# %%
+rows = [
+    f"{kind}, layer {layer + 1}" for kind in KINDS for layer in range(config.model.encoder_layers)
+]
+figure, axes = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
+image = axes.imshow(rises, cmap="Blues", vmin=0, aspect="auto")
+for (row, column), rise in np.ndenumerate(rises):
+    colour = "white" if rise > rises.max() / 2 else "black"
+    axes.text(column, row, f"{rise:.3f}", ha="center", va="center", color=colour)
+axes.set_yticks(range(len(rows)), rows)
+axes.set_xticks(heads, [f"head {head + 1}" for head in heads])
+axes.set(xlabel="head that is removed", ylabel="kind of attention")
+axes.set_title(f"Rise of the loss, which is {whole:.3f} with all heads")
+figure.colorbar(image, label="nats per token")
 plt.show()
-least = np.sum(losses < 0.5)
-print(f"{least} of {losses.size} heads can go alone for less than half a point;")
-print(f"the one that is missed most costs {losses.max():.1f}")
+
+networks = {
+    f"{stack}, layer {layer + 1}": loss(without_feed_forward(params, stack, layer)) - whole
+    for stack in ("encoder", "decoder")
+    for layer in range(config.model.encoder_layers)
+}
+print("without a feed-forward network:", {name: f"{rise:.3f}" for name, rise in networks.items()})
+assert max(networks.values()) > 2 * rises.max()
+assert rises[-1].mean() > 2 * rises[:2].mean()  # cross-attention, last layer; the encoder
+assert rises.mean(1).argmax() == len(rises) - 1
+
+# %% [markdown]
+# Cross-attention of the last layer is missed most: through it the decoder reads the sentence.
+# Single heads of the encoder are missed little. Some feed-forward networks are worth far more than
+# any head, but each of them also has many more weights.
+
+# %% [markdown]
+# ### Exercise 5: remove heads together
+#
+# If a head alone costs little, is it of no use? Remove all four heads of the last layer's
+# cross-attention together, by four calls of `without_head`, and compute the rise of the loss.
+# Compare it with the sum of the four single rises, `rises[-1].sum()`. You learn that heads stand in
+# for each other.
+
+# %% tags=["exercise"]
+rise_together = ...
+
+all_heads = slice(None)
+check(rise_together, loss(without_head(params, *KINDS["cross"], -1, all_heads)) - whole)
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+without_all = params
+for head in heads:
+    without_all = without_head(without_all, *KINDS["cross"], -1, head)
+rise_together = loss(without_all) - whole
+print(f"together {rise_together:.3f}, the sum of the single rises {rises[-1].sum():.3f}")
+assert rise_together > 2 * rises[-1].sum()
+check(rise_together, loss(without_head(params, *KINDS["cross"], -1, all_heads)) - whole)
 
 # %% [markdown]
 # ## What to read next
@@ -336,3 +929,4 @@ print(f"the one that is missed most costs {losses.max():.1f}")
 # - `transformer/viewing/` makes the maps and the plots; `transformer/decoding/alignment.py` the
 #   links.
 # - `python translate.py RUN --alignments` prints such links for a whole file.
+# - `06_the_family` looks at models with a decoder or an encoder alone.

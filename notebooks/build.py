@@ -1,18 +1,25 @@
 """Makes each notebook from its text source, and runs it: `make notebooks`.
 
-The text (NAME.py) is what people edit; NAME.ipynb is generated, its outputs included.
+The text (NAME.py) is what people edit, except for the address of the project, which is written into
+it; NAME.ipynb is generated, its outputs included.
 """
 
 import time
 from pathlib import Path
 
+import address
 import jupytext
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
 
+SECONDS = 600
+"""A notebook that takes longer is too slow. Two minutes are the aim, on two idle cores; machines
+differ threefold."""
 
-def build(source: Path) -> None:
+
+def build(source: Path) -> float:
+    """Runs it, and returns how many seconds that took."""
     begun = time.perf_counter()
     notebook = jupytext.read(source)
     where = {"metadata": {"path": FOLDER}}
@@ -23,9 +30,11 @@ def build(source: Path) -> None:
     seconds = time.perf_counter() - begun
     name = source.with_suffix(".ipynb").name
     print(f"{name}: {len(notebook.cells)} cells, all ran, in {seconds:.0f} s", flush=True)
+    return seconds
 
 
 if __name__ == "__main__":
-    for source in sorted(FOLDER.glob("*.py")):
-        if source.name != Path(__file__).name:
-            build(source)
+    address.fill()
+    times = {source.stem: build(source) for source in sorted(FOLDER.glob("[0-9]*.py"))}
+    if slow := [name for name, seconds in times.items() if seconds > SECONDS]:
+        raise SystemExit(f"more than {SECONDS} s: {', '.join(slow)}")

@@ -1,15 +1,22 @@
 """Notebooks: what is stored is made of the text beside it, ran from top to bottom, and installs
 itself the same way everywhere."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
+from runpy import run_path
 
 import pytest
+
+from transformer.config.files import load_config
+from transformer.runs.folder import load_run_config
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9]*.py"))
 BADGE = "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+ADDRESS = run_path(str(FOLDER / "address.py"))
+PROJECT = (FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def cells_of_text(path):
@@ -63,3 +70,84 @@ def test_every_notebook_opens_in_colab_and_installs_itself_alike(path):
     assert BADGE in title
     assert kind == "code"
     assert install == list(cells_of_text(NOTEBOOKS[0]))[1][1]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
+def test_badge_and_first_cell_have_the_address_of_the_project(path):
+    text, address = path.read_text(encoding="utf-8"), ADDRESS["address"](PROJECT)
+    assert ADDRESS["addressed"](text, path.stem, address) == text, "make notebooks"
+    new = "https://github.com/someone/project"
+    moved = ADDRESS["addressed"](text, path.stem, new)
+    page = f"github/someone/project/blob/main/notebooks/{path.name.replace('.py', '.ipynb')}"
+    assert f"{BADGE}(https://colab.research.google.com/{page})" in moved
+    assert f'\nREPOSITORY = "{new}"' in moved
+    assert ADDRESS["addressed"](moved, path.stem, address) == text
+
+
+def test_the_address_comes_from_a_remote_on_github():
+    new = "https://github.com/someone/my.project"
+    for remote in (f"{new}.git\n", new, "git@github.com:someone/my.project.git"):
+        assert ADDRESS["address_of_remote"](remote) == new
+    for remote in ("", "/somewhere/project", "https://example.org/someone/project.git"):
+        assert ADDRESS["address_of_remote"](remote) == ""
+    once = ADDRESS["with_address"](PROJECT, new)
+    assert ADDRESS["address"](once) == new
+    twice = ADDRESS["with_address"](once, f"{new}2")
+    assert ADDRESS["address"](twice) == f"{new}2" and len(twice) == len(once) + 1
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [(2.5, 2.6), (5000, 5001), ("cat", "dog"), ([1, 2], [1, 2, 3]), ((0.5, [1]), (0.5, [2]))],
+)
+def test_an_answer_is_right_wrong_or_open(right, wrong, capsys):
+    check = run_path(str(FOLDER / "exercises.py"))["check"]
+    check(right, right)
+    check(..., right)
+    check((right, ...), [right, right])
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in said] == ["right", "open", "open"]
+    with pytest.raises(AssertionError, match="not yet"):
+        check(wrong, right)
+
+
+TRAINED = json.loads((FOLDER / "weights" / "weights.json").read_text(encoding="utf-8"))
+
+
+def test_the_weights_of_all_notebooks_are_small():
+    files = [path for path in (FOLDER / "weights").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 8_000_000
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_weights_are_those_of_their_command_and_digest(name):
+    folder, about = FOLDER / "weights" / name, TRAINED[name]
+    weights = (folder / "model.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == about["sha256"]
+    trained, config = load_run_config(folder), load_config(FOLDER.parent / "configs" / f"{name}.py")
+    words = about["command"].split()
+    assert words[:3] == ["python", "train.py", f"configs/{name}.py"]
+    for setting, value in zip(words[3::2], words[4::2]):
+        section, _, field = setting.removeprefix("--").replace("-", "_").partition(".")
+        assert not field or str(getattr(getattr(trained, section), field)) == value
+    # The sizes of the model come from its vocabulary.
+    assert (trained.model.d_model, trained.model.d_ff) == (config.model.d_model, config.model.d_ff)
+    assert trained.optimizer == config.optimizer
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
+def test_exercises_are_open_and_their_solutions_folded_and_right(path):
+    cells = json.loads(path.with_suffix(".ipynb").read_text(encoding="utf-8"))["cells"]
+    tags = [cell["metadata"].get("tags", []) for cell in cells]
+    exercises = [number for number, own in enumerate(tags) if "exercise" in own]
+    assert 3 <= len(exercises) <= 6
+    for number in exercises:
+        title, exercise, solution = cells[number - 1 : number + 2]
+        assert "".join(title["source"]).startswith("### Exercise ")
+        assert "..." in "".join(exercise["source"])
+        assert "open: " in "".join(text for o in exercise["outputs"] for text in o.get("text", []))
+        assert {"solution", "hide-input"} <= {*tags[number + 1]}
+        assert solution["metadata"]["jupyter"]["source_hidden"]
+        assert solution["metadata"]["cellView"] == "form"
+        said = "".join(text for o in solution["outputs"] for text in o.get("text", []))
+        assert "right" in said and "open: " not in said
