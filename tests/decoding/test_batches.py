@@ -42,7 +42,7 @@ def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
     seen = []
     for series in (series for share in shares for series in group_by_shape(share)):
         shapes = set()
-        for numbers, (source, prefix, table, _) in series:
+        for numbers, (source, prefix, table, *_) in series:
             forms = None if table is None else table.forms
             shapes.add((len(source), *(one is not None and one.shape for one in (prefix, forms))))
             for row, number in enumerate(numbers):

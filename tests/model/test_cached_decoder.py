@@ -88,12 +88,14 @@ def test_logits_of_some_tokens_are_those_of_all(small_model, random_params, rand
     model, beam = small_model(**MODELS[name]), 2
     params, source = decoding_params(model, random_params(model)), random_batch().source
     cache = init_cache(model, params, encode(model, params, source), len(source), 4, beam)
-    tokens = jax.random.randint(jax.random.key(1), (len(source), 5), 0, model.target_vocab_size)
+    tokens = jax.random.randint(jax.random.key(1), (len(source), 5), 1, model.target_vocab_size)
+    tokens = tokens.at[0, 3:].set(PAD).at[1].set(PAD)  # a shorter list, and a row of padding
     last = jnp.arange(len(source) * beam) % model.target_vocab_size
     step = partial(decode_step, model, params)
     every, _ = step(cache, last)
     some, _ = step(with_output_rows(tokens, model, params, cache), last)
-    expected = np.take_along_axis(every, np.repeat(tokens, beam, axis=0), 1)
+    expected = np.take_along_axis(np.array(every), np.repeat(tokens, beam, axis=0), 1)
+    expected[:beam, 3:] = -np.inf
     np.testing.assert_allclose(some, expected, atol=1e-5)
 
 
