@@ -18,7 +18,7 @@
 # From sentence pairs to BLEU on one page: training with live curves, translating, what BLEU
 # counts, greedy and beam search, and the same update under `jit` and under a literal `pmap`.
 # Training is short here, and the model that translates was trained by the same command with more
-# updates. So the notebook takes about two minutes on two CPU cores.
+# updates. So the notebook takes five minutes on two CPU cores, and less when it is run again.
 #
 # In Colab, the first cell fetches and installs the project.
 
