@@ -14,7 +14,7 @@ COLAB = "https://colab.research.google.com/"
 REMOTE = re.compile(r"(?:https://|ssh://git@|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
 
 
-def address(project: str) -> str:
+def address_of_project(project: str) -> str:
     """That of a pyproject.toml; "" if it has none."""
     return tomllib.loads(project)["project"].get("urls", {}).get("Repository", "")
 
@@ -28,7 +28,7 @@ def address_of_remote(remote: str) -> str:
 def with_address(project: str, new: str) -> str:
     """The pyproject.toml with this address instead of its own."""
     line = f'Repository = "{new}"'
-    if address(project):
+    if address_of_project(project):
         return re.sub(r'^Repository = ".*"$', line, project, flags=re.MULTILINE)
     table = "[project.optional-dependencies]"
     return project.replace(table, f"[project.urls]\n{line}\n\n{table}")
@@ -56,6 +56,7 @@ def fill(root: Path = ROOT) -> None:
     if new := address_of_remote(remote.stdout):
         project = with_address(project, new)
         path.write_text(project, encoding="utf-8")
+    address = address_of_project(project)
     for source in (root / "notebooks").glob("[0-9]*.py"):
         text = source.read_text(encoding="utf-8")
-        source.write_text(addressed(text, source.stem, address(project)), encoding="utf-8")
+        source.write_text(addressed(text, source.stem, address), encoding="utf-8")

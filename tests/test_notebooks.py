@@ -74,7 +74,7 @@ def test_every_notebook_opens_in_colab_and_installs_itself_alike(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
 def test_badge_and_first_cell_have_the_address_of_the_project(path):
-    text, address = path.read_text(encoding="utf-8"), ADDRESS["address"](PROJECT)
+    text, address = path.read_text(encoding="utf-8"), ADDRESS["address_of_project"](PROJECT)
     assert ADDRESS["addressed"](text, path.stem, address) == text, "make notebooks"
     new = "https://github.com/someone/project"
     moved = ADDRESS["addressed"](text, path.stem, new)
@@ -91,9 +91,9 @@ def test_the_address_comes_from_a_remote_on_github():
     for remote in ("", "/somewhere/project", "https://example.org/someone/project.git"):
         assert ADDRESS["address_of_remote"](remote) == ""
     once = ADDRESS["with_address"](PROJECT, new)
-    assert ADDRESS["address"](once) == new
+    assert ADDRESS["address_of_project"](once) == new
     twice = ADDRESS["with_address"](once, f"{new}2")
-    assert ADDRESS["address"](twice) == f"{new}2" and len(twice) == len(once) + 1
+    assert ADDRESS["address_of_project"](twice) == f"{new}2" and len(twice) == len(once) + 1
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,12 @@ MANY = 32
 class SearchInput(NamedTuple):
     """What is searched for together, a row for each sentence, then rows of padding: the sources,
     and where they are given the prefixes of the translations, the terms that these must have, and
-    the tokens that each or all of them may have."""
+    the tokens that they may have."""
 
     source: Int[np.ndarray | Array, "B S"]
     prefix: Int[np.ndarray | Array, "B P"] | None = None
     terms: TermTable | None = None
     shortlist: Int[np.ndarray | Array, "B C"] | None = None
-    frequent: Int[np.ndarray | Array, "B C"] | None = None
 
     @property
     def length(self) -> int:

@@ -29,10 +29,12 @@ Caches = tuple[DecodeCache, ...]
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models that decode together: their configs, which are static, and their parameters."""
+    """Models that decode together: their configs, which are static, their parameters, and the
+    tokens [C] that they have logits of, or None for all."""
 
     models: tuple[ModelConfig, ...]
     params: tuple[Params, ...]
+    tokens: Array | None = None
 
 
 def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ensemble:
@@ -46,7 +48,8 @@ def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ense
 
 def among(ensemble: Ensemble, tokens: Int[np.ndarray, "C"]) -> Ensemble:
     """The same models with logits of these tokens alone, in their order."""
-    return replace(ensemble, params=tuple(_with_output(one, tokens) for one in ensemble.params))
+    params = tuple(_with_output(one, tokens) for one in ensemble.params)
+    return replace(ensemble, params=params, tokens=jnp.asarray(tokens))
 
 
 def _with_output(params: Params, tokens: Int[np.ndarray, "C"]) -> Params:

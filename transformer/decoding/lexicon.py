@@ -16,7 +16,7 @@ from transformer.decoding.batches import (
     longest_text,
     teacher_forced_batches,
 )
-from transformer.decoding.shortlist import Lexicon, with_shortlist
+from transformer.decoding.shortlist import Lexicon, frequent_tokens, with_shortlist
 from transformer.decoding.translator import Translator
 from transformer.model.batch import EOS, PAD
 
@@ -129,9 +129,10 @@ def coverage(
     settings could find."""
     parts, targets = parts_with_targets(translator, sentences, found)
     is_missed = np.zeros(len(sentences), bool)
+    allowed = frequent_tokens(lexicon, settings.frequent)
     for part, target in zip(parts, targets):
-        alone = SearchBatch([0], SearchInput(np.array([[*part.source, EOS]])))
-        inputs = with_shortlist(lexicon, settings, alone).inputs
-        allowed = inputs.frequent if settings.frequent else inputs.shortlist
+        if settings.shortlist:
+            alone = SearchBatch([0], SearchInput(np.array([[*part.source, EOS]])))
+            allowed = with_shortlist(lexicon, settings, alone).inputs.shortlist
         is_missed[part.number] |= not np.isin(target, allowed).all()
     return 1 - float(is_missed.mean())

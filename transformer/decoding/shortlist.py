@@ -90,13 +90,11 @@ def _fits(lexicon: Lexicon, model: ModelConfig) -> bool:
 def with_shortlist(
     lexicon: Lexicon | None, settings: DecodeConfig, batch: SearchBatch
 ) -> SearchBatch:
-    """The batch with a shortlist for each sentence, then PAD up to the longest, or one for all;
-    without one where prefixes or terms may need other tokens."""
+    """The batch with a shortlist for each sentence, then PAD up to the longest; without one if a
+    prefix may not fit, or where translations must have terms."""
     inputs = batch.inputs
-    if lexicon is None or inputs.terms is not None:
+    if lexicon is None or not settings.shortlist or inputs.terms is not None:
         return batch
-    if settings.frequent:
-        return batch if inputs.prefix is not None else _with_frequent(lexicon, settings, batch)
     size, given = shortlist_size(lexicon, settings, inputs.length), inputs.prefix
     if given is None:
         given = np.full((len(inputs.source), 1), PAD, np.int32)
@@ -105,16 +103,9 @@ def with_shortlist(
     table = np.full((len(inputs.source), size), PAD, np.int32)
     for row in range(len(batch.numbers)):
         source, prefix = (tokens[row][tokens[row] != PAD] for tokens in (inputs.source, given))
-        own = shortlist_size(lexicon, settings, max(len(source), len(prefix) + 1))
-        own = min(own, size)
+        own = min(size, shortlist_size(lexicon, settings, max(len(source), len(prefix) + 1)))
         table[row, :own] = shortlist(lexicon, source, prefix, own)
     return batch._replace(inputs=inputs._replace(shortlist=table))
-
-
-def _with_frequent(lexicon: Lexicon, settings: DecodeConfig, batch: SearchBatch) -> SearchBatch:
-    tokens = frequent_tokens(lexicon, settings.frequent)
-    table = np.broadcast_to(tokens, (len(batch.inputs.source), len(tokens)))
-    return batch._replace(inputs=batch.inputs._replace(frequent=table))
 
 
 def frequent_tokens(lexicon: Lexicon, count: int) -> Int[np.ndarray, "C"]:

@@ -83,8 +83,12 @@ class Translator:
         return among(self.ensemble, frequent_tokens(self.lexicon, self.settings.frequent))
 
     def ensemble_for(self, inputs: SearchInput) -> Ensemble:
-        """The models with logits of the tokens that these translations may have."""
-        return self.ensemble if inputs.frequent is None else self.among_frequent
+        """The models with logits of the tokens that these translations may have: prefixes and terms
+        may need any."""
+        if self.lexicon is None or not self.settings.frequent:
+            return self.ensemble
+        is_free = inputs.prefix is None and inputs.terms is None
+        return self.among_frequent if is_free else self.ensemble
 
 
 @dataclass(frozen=True)
@@ -397,7 +401,8 @@ def search_series(
 ) -> list[SearchResult]:
     """The same for the inputs of several batches of one shape, each encoded when it is needed. If
     more than one is wanted, up to twice the beam may be found."""
-    states = (begin_search(ensemble.models, settings, ensemble.params, batch) for batch in batches)
+    models, params, tokens = ensemble.models, ensemble.params, ensemble.tokens
+    states = (begin_search(models, settings, params, batch, tokens) for batch in batches)
     if wanted > 1:
         states = (keep_more(state, 2 * settings.beam_size) for state in states)
     return search_continuously(ensemble, BeamSearch(settings, wanted), states)
@@ -409,12 +414,14 @@ def begin_search(
     settings: DecodeConfig,
     params: tuple[Params, ...],
     inputs: SearchInput,
+    allowed: Int[Array, "C"] | None = None,
 ) -> SearchState:
-    """The sentences encoded, and their search before its first token.
+    """The sentences encoded, and their search before its first token. `allowed` are the tokens that
+    the models have logits of, if these are not all.
 
     Its inputs have few lengths, so that it is compiled for few shapes.
     """
-    source, prefix, terms, shortlist, frequent = inputs
+    source, prefix, terms, shortlist = inputs
     memories = [encode(model, member, source) for model, member in zip(models, params)]
     tokens = memories[0].lengths - 1  # without EOS
     given = 0 if prefix is None else (prefix != PAD).sum(1)
@@ -427,12 +434,13 @@ def begin_search(
     )
     if shortlist is not None:
         caches = tuple(map(partial(with_output_rows, shortlist), models, params, caches))
+    elif allowed is not None:
+        shortlist = jnp.broadcast_to(allowed, (len(source), len(allowed)))
     max_length = longest_output(models, settings, length)
     if terms is not None:
         needed = jnp.where(limits > 0, (terms.forms != PAD).sum((1, 2)) + 1, 0)
         limits = jnp.minimum(jnp.maximum(limits, needed), max_length)
     state = start(settings, caches, limits, max_length, prefix=prefix)
     return state.replace(
-        terms=terms and start_terms(terms, settings.beam_size),
-        shortlist=frequent if shortlist is None else shortlist,
+        terms=terms and start_terms(terms, settings.beam_size), shortlist=shortlist
     )

@@ -58,5 +58,5 @@ def compile_search(translator: Translator, shape: SearchShape, wanted: int) -> N
     batch = SearchBatch([0], SearchInput(source))
     inputs = with_shortlist(translator.lexicon, settings, batch).inputs
     ensemble = translator.ensemble_for(inputs)
-    state = begin_search(ensemble.models, settings, ensemble.params, inputs)
+    state = begin_search(ensemble.models, settings, ensemble.params, inputs, ensemble.tokens)
     compile_capacity(ensemble, BeamSearch(settings, wanted), state, shape.capacity)
