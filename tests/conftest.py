@@ -122,14 +122,15 @@ def one_at_a_time():
 
 @pytest.fixture(scope="session")
 def small_model():
-    """A function from changes to a model of two layers, without dropout."""
+    """A function from changes to a model without dropout; of one layer in each stack, since every
+    layer is compiled. tests/model has models of two."""
 
     def build(**changes):
         settings = {
             "source_vocab_size": VOCABULARY,
             "target_vocab_size": VOCABULARY,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
             "d_model": 16,
             "num_heads": 4,
             "d_ff": 24,
@@ -221,9 +222,11 @@ def models(small_model, random_params):
     pieces = train_tokenizer([TEXT] * 3, "word", 13)
     size = pieces.vocab_size
     decode = DecodeConfig(beam_size=4, max_extra_length=6, max_source_length=20)
+    sizes = {"source_vocab_size": size, "target_vocab_size": size}
+    sizes |= {"encoder_layers": 2, "decoder_layers": 2}  # of one it writes UNK alone
 
     def build(target_side=pieces, source="en", target="de", **changes):
-        model = small_model(source_vocab_size=size, target_vocab_size=size, **changes)
+        model = small_model(**(sizes | changes))
         config = Config(model=model, data=DataConfig(source=source, target=target), decode=decode)
         return config, random_params(model), Tokenizers(pieces, target_side)
 

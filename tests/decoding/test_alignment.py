@@ -1,6 +1,7 @@
 """Words that belong together: in a model whose alignment is known, and how pieces become words."""
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import numpy as np
@@ -40,18 +41,35 @@ def reversed_batch(tokenizer, generator, rows=64):
 
 
 @pytest.fixture(scope="module")
-def reversing(compiled_update):
-    """A translator that has learned to turn the order of words around."""
-    tokenizer = train_tokenizer([" ".join([*WORDS, "."])] * 2, "word", 40)
-    size = tokenizer.vocab_size
+def config():
+    """A model of one layer in each stack whose vocabulary has the words."""
     layers = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32, "d_ff": 64, "num_heads": 2}
-    config = Config(
+    size = words_alone().vocab_size
+    return Config(
         model=ModelConfig(size, size, **layers, dropout=0.0, norm="pre"),
         optimizer=OptimizerConfig(warmup_steps=100),
         train=TrainConfig(label_smoothing=0.0),
         decode=DecodeConfig(beam_size=2),
     )
-    state = init_state(config, jax.random.key(0))
+
+
+@cache
+def words_alone():
+    """The tokenizer of the words."""
+    return train_tokenizer([" ".join([*WORDS, "."])] * 2, "word", 40)
+
+
+@pytest.fixture(scope="module")
+def untrained(config, random_params):
+    """A translator that writes any words."""
+    tokenizers = Tokenizers(words_alone(), words_alone())
+    return make_translator(config, random_params(config.model), tokenizers)
+
+
+@pytest.fixture(scope="module")
+def reversing(config, compiled_update):
+    """A translator that has learned to turn the order of words around."""
+    state, tokenizer = init_state(config, jax.random.key(0)), words_alone()
     step = compiled_update(config)
     generator = np.random.default_rng(0)
     for _ in range(500):
@@ -102,11 +120,11 @@ def test_a_text_in_parts_is_linked_as_its_parts_are(reversing):
     assert links == expected
 
 
-def test_after_a_truncated_sentence_words_are_counted_from_the_whole_text(reversing):
+def test_after_a_truncated_sentence_words_are_counted_from_the_whole_text(untrained):
     long, short = "ant bee cat dog eel fox gnu hen .", "bee dog ."
-    few = len(reversing.tokenizers.source.encode([short])[0])
-    settings = replace(reversing.settings, max_source_length=few)
-    cut = replace(reversing, settings=settings)
+    few = len(untrained.tokenizers.source.encode([short])[0])
+    settings = replace(untrained.settings, max_source_length=few)
+    cut = replace(untrained, settings=settings)
     with pytest.warns(UserWarning, match="was truncated"):
         [[alone], [whole]] = hypotheses(cut, [short, f"{long} {short}"])
     with pytest.warns(UserWarning, match="was truncated"):
@@ -138,9 +156,9 @@ def test_a_words_row_is_the_mean_over_its_pieces():
     np.testing.assert_array_equal(word_weights(attention, source, target), expected)
 
 
-def test_words_are_those_of_the_texts_and_what_was_truncated_has_no_weight(reversing):
-    settings = replace(reversing.settings, max_source_length=3)
-    short = replace(reversing, settings=settings)
+def test_words_are_those_of_the_texts_and_what_was_truncated_has_no_weight(untrained):
+    settings = replace(untrained.settings, max_source_length=3)
+    short = replace(untrained, settings=settings)
     text = "ant bee cat dog eel"
     with pytest.warns(UserWarning, match="was truncated"):
         found = hypotheses(short, [text])[0][0]
@@ -171,8 +189,8 @@ def test_links_are_written_by_source_word_then_target_word():
     assert pharaoh([]) == ""
 
 
-def test_what_is_empty_has_no_links(reversing):
-    assert alignments(reversing, ["", "ant"], [[], [EOS]]) == [[], []]
+def test_what_is_empty_has_no_links(untrained):
+    assert alignments(untrained, ["", "ant"], [[], [EOS]]) == [[], []]
 
 
 @pytest.mark.parametrize("layers, taken", [(1, [0]), (2, [1]), (4, [1, 2, 3])])

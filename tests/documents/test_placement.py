@@ -39,7 +39,8 @@ def placed(source, translation, links, form="html"):
     seed=st.integers(0, 9),
 )
 def test_all_markup_is_there_once_and_nested_whatever_the_alignment(inner, target, seed):
-    document = read_html(f"<p>{inner}</p>")
+    source = f"<p>{inner}</p>"
+    document = read_html(source)
     text, random = " ".join(target), np.random.default_rng(seed)
     found = []
     for segment in segments(document):
@@ -47,8 +48,10 @@ def test_all_markup_is_there_once_and_nested_whatever_the_alignment(inner, targe
         weights = random.random(shape) ** 8 * (random.random((shape[0], 1)) > 0.2)
         found.append(put_back(segment, Aligned(text, weights)))
     result = written(document, found)
-    assert tags(result) == tags(f"<p>{inner}</p>")
-    assert is_nested(re.sub("<!--.*?-->", "", result))
+    assert tags(result) == tags(source)
+    # A "<" before a letter begins a tag that has no end.
+    nested, is_still = (is_nested(re.sub("<!--.*?-->", "", html)) for html in (source, result))
+    assert is_still or not nested
     assert all("".join(piece for piece, _ in pieces) == text for pieces in found)
 
 

@@ -21,7 +21,8 @@ from transformer.interchange.weights import load_weights, open_weights, save_wei
 
 
 def test_safetensors_hold_every_parameter_by_its_name(small_model, random_params, tmp_path):
-    model = small_model(norm="pre", positions="learned", attention_bias=True)
+    layers = {"encoder_layers": 2, "decoder_layers": 2}
+    model = small_model(norm="pre", positions="learned", attention_bias=True, **layers)
     params, path = random_params(model), tmp_path / "model.safetensors"
     save_weights(path, params)
     arrays = load_file(path)

@@ -128,6 +128,42 @@ def test_the_report_shows_its_maps_when_pointed_at(browser, report, size):
         assert nothing_sticks_out(page)
 
 
+def test_widgets_of_notebooks_compare_heads_and_step_through_a_beam(browser, models, tmp_path):
+    from transformer.decoding.translator import best_hypotheses, make_translator
+    from transformer.viewing.attention import attention_maps
+    from transformer.viewing.beam import beam_steps
+    from transformer.viewing.widgets import attention_widget, beam_widget
+
+    config, params, tokenizers = models["translator"]
+    translator = make_translator(*models["translator"])
+    text = "the cat sees a dog"
+    [found] = best_hypotheses(translator, [text])
+    maps = attention_maps(config.model, params, tokenizers, text, found.text)
+    steps = beam_steps(translator, text)
+    widgets = (
+        attention_widget({"the model": maps}),
+        beam_widget(steps, tokenizers.target, found.tokens),
+    )
+    for number, widget in enumerate(widgets):
+        (tmp_path / f"{number}.html").write_text(widget._repr_html_(), encoding="utf-8")
+    with opened(browser, f"file://{tmp_path}/0.html") as page:
+        frame = page.frame_locator("iframe")
+        frame.locator(".map .cell >> nth=0").hover()
+        assert "attends to" in frame.locator(".reading >> nth=0").inner_text()
+        cells = frame.locator("figure >> nth=0").locator(".map .cell")
+        assert cells.count() == maps[-1].weights[0, 0].size
+        frame.locator("select >> nth=1").select_option(index=0)
+        assert cells.count() == maps[0].weights[0, 0].size
+    with opened(browser, f"file://{tmp_path}/1.html") as page:
+        frame = page.frame_locator("iframe")
+        assert frame.locator("tr").count() == 1 + len(steps[0])
+        for _ in steps[1:]:
+            frame.get_by_text("On", exact=True).click()
+        assert frame.locator("strong").inner_text() == f"token {len(steps)} of {len(steps)}"
+        assert frame.locator("tr").count() == 1 + len(steps[-1])
+        assert frame.get_by_text("On", exact=True).is_disabled()
+
+
 def nothing_sticks_out(page):
     """Whether the page is as wide as its window."""
     return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

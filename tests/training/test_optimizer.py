@@ -128,8 +128,9 @@ def test_muon_moves_each_matrix_of_each_layer_as_optaxs_does_and_all_else_as_ada
     small_model, random_params, nesterov, rms
 ):
     settings = {"muon_nesterov": nesterov, "muon_rms": rms, "warmup_steps": 5}
-    config, params = config_with(name="muon", **settings), random_params(small_model())
-    gradients = [random_params(small_model(), seed) for seed in (1, 2, 3)]
+    model = small_model(encoder_layers=2, decoder_layers=2)
+    config, params = config_with(name="muon", **settings), random_params(model)
+    gradients = [random_params(model, seed) for seed in (1, 2, 3)]
 
     def moved(optimizer_of, params, gradients):
         state = optimizer_of(0.0).init(params)

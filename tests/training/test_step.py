@@ -274,7 +274,8 @@ def test_same_seed_starts_the_same_and_another_seed_does_not(small_config):
 
 
 def test_three_updates_give_the_parameters_on_file(small_config, random_batch, compiled_update):
-    config = quick(small_config(model={"dropout": 0.1}, micro_batches=2))
+    layers = {"encoder_layers": 2, "decoder_layers": 2}
+    config = quick(small_config(model=layers | {"dropout": 0.1}, micro_batches=2))
     step, state = compiled_update(config), start_of(config)
     for seed in range(3):
         state, metrics = step(state, random_batch(seed=seed))

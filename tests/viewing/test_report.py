@@ -16,7 +16,6 @@ from transformer.runs.folder import Launch
 from transformer.viewing.plots import INK, curves
 from transformer.viewing.report import (
     ReportData,
-    as_json,
     attention_examples,
     check_sentences,
     costs,
@@ -129,12 +128,6 @@ def test_differences_lead_from_the_reference_to_the_output():
         parts = list(differences(reference, output))
         assert " ".join(w for k, w in parts if k != "missing") == output
         assert " ".join(w for k, w in parts if k != "added") == reference
-
-
-def test_json_in_a_script_element_comes_back_and_cannot_end_it():
-    text = as_json({"a": NASTY})
-    assert "<" not in text and "&" not in text
-    assert json.loads(text) == {"a": NASTY}
 
 
 def test_a_curve_for_each_field_that_a_run_has():

@@ -1,7 +1,8 @@
 """Attention maps: the weights of every layer and head, with the pieces of text beside them."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -55,6 +56,11 @@ def attention_maps(
         for kind in pieces
         if weights.get(kind) is not None
     ]
+
+
+def maps_with_lists(maps: Sequence[AttentionMap]) -> list[dict[str, Any]]:
+    """The maps as JSON has them, weights rounded to a thousandth."""
+    return [one._asdict() | {"weights": one.weights.round(3).tolist()} for one in maps]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,13 +1,10 @@
 """The report of a run: one HTML page that needs nothing else, not even a network."""
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from transformer.config import Config
 from transformer.config.files import to_json
@@ -27,11 +24,9 @@ from transformer.machine.files import write_text
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params
 from transformer.runs.folder import Launch
-from transformer.viewing.attention import AttentionMap, attention_maps
+from transformer.viewing.attention import AttentionMap, attention_maps, maps_with_lists
+from transformer.viewing.pages import as_json, render
 from transformer.viewing.plots import curves
-
-FOLDER = Path(__file__).parent / "page"
-INLINED = ("style.css", "attention.js", "report.js")
 
 EXAMPLES = 8
 """Of the worst and of the best translations."""
@@ -79,22 +74,15 @@ class ReportData:
 
 def write_page(path: Path, data: ReportData) -> None:
     """Writes the page atomically."""
-    loader = jinja2.FileSystemLoader(FOLDER)
-    environment = jinja2.Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["marked"] = lambda example: differences(example.reference, example.output)
-    page = environment.get_template("report.html").render(
-        vars(data)
-        | {
-            "curves": curves(data.metrics),
-            "costs": list(costs(data)),
-            "config": to_json(data.config),
-            "maps": as_json([_with_lists(example) for example in data.attention]),
-            "inlined": {name: (FOLDER / name).read_text() for name in INLINED},
-        }
-    )
-    write_text(path, page)
+    examples = [vars(one) | {"maps": maps_with_lists(one.maps)} for one in data.attention]
+    values = {
+        "curves": curves(data.metrics),
+        "costs": list(costs(data)),
+        "config": to_json(data.config),
+        "maps": as_json(examples),
+        "marked": lambda example: differences(example.reference, example.output),
+    }
+    write_text(path, render("report.html", vars(data) | values))
 
 
 def result_with_details(
@@ -163,19 +151,6 @@ def _typical(tokenizers: Tokenizers, texts: Sequence[str]) -> list[int]:
     fitting = [number for number, length in enumerate(lengths) if 0 < length <= LONGEST_SENTENCE]
     order = sorted(fitting, key=lengths.__getitem__)
     return [*dict.fromkeys(order[len(order) * part // 8] for part in (2, 3, 4))] if order else []
-
-
-def as_json(value: Any) -> str:
-    """JSON that cannot end the script element around it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
-
-
-def _with_lists(example: AttentionExample) -> dict[str, Any]:
-    maps = [one._asdict() | {"weights": one.weights.round(3).tolist()} for one in example.maps]
-    return vars(example) | {"maps": maps}
 
 
 def differences(reference: str, output: str) -> Iterator[tuple[str, str]]:

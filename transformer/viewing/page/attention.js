@@ -1,5 +1,5 @@
 "use strict";
-// Drawings of attention, for the page and the report.
+// Drawings of attention, for the page, the report and the widgets of notebooks.
 
 /** An element with a class and a text, which is never parsed as markup. */
 function element(name, kind = "", text = "") {
@@ -7,6 +7,16 @@ function element(name, kind = "", text = "") {
   if (kind) made.className = kind;
   if (text) made.textContent = text;
   return made;
+}
+
+/** The kinds of attention, as they are displayed. */
+const ATTENTION = { encoder: "in the encoder", masked: "in the decoder, masked", cross: "from the decoder to the encoder" };
+
+/** Offers these names; the choice keeps its place, and is the last one at first. */
+function fill(select, names) {
+  const before = select.selectedIndex;
+  select.replaceChildren(...names.map((name) => element("option", "", name)));
+  select.selectedIndex = before >= 0 && before < names.length ? before : names.length - 1;
 }
 
 const percent = (weight) => `${(100 * weight).toFixed(weight < 0.1 ? 1 : 0)} %`;

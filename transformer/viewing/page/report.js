@@ -1,13 +1,6 @@
 // The maps of the report: one sentence, one kind of attention, one layer, all of its heads.
 const examples = JSON.parse(document.getElementById("examples").textContent);
 const [sentence, kind, layer] = ["sentence", "kind", "layer"].map((id) => document.getElementById(id));
-const NAMES = { encoder: "in the encoder", masked: "in the decoder, masked", cross: "from the decoder to the encoder" };
-
-function fill(select, names) {
-  const before = select.selectedIndex;
-  select.replaceChildren(...names.map((name) => element("option", "", name)));
-  select.selectedIndex = before >= 0 && before < names.length ? before : names.length - 1;
-}
 
 function show() {
   const { maps } = examples[sentence.selectedIndex];
@@ -23,7 +16,7 @@ function show() {
 }
 
 fill(sentence, examples.map((one) => one.source || one.target));
-fill(kind, examples[0].maps.map((map) => NAMES[map.kind]));
+fill(kind, examples[0].maps.map((map) => ATTENTION[map.kind]));
 fill(layer, examples[0].maps[0].weights.map((_, number) => String(number + 1)));
 sentence.selectedIndex = 0;
 for (const select of [sentence, kind, layer]) {

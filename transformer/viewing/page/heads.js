@@ -1,0 +1,44 @@
+// Two attention maps side by side; of each the model, the kind, the layer and the head are chosen.
+const models = JSON.parse(document.getElementById("data").textContent);
+
+/** A choice with its label; a choice among one thing is hidden. */
+function choice(panel, label) {
+  const made = panel.appendChild(element("label", "quiet", `${label} `));
+  return made.appendChild(element("select"));
+}
+
+function numbered(values) {
+  return values.map((_, number) => String(number + 1));
+}
+
+/** A panel that shows a head of a model; at first the last layer of the last kind. */
+function panel(model, head) {
+  const figure = element("figure");
+  const settings = figure.appendChild(element("div", "settings"));
+  const [ofModel, ofKind, ofLayer, ofHead] = ["model", "attention", "layer", "head"].map((label) => choice(settings, label));
+  ofModel.parentElement.hidden = models.length < 2;
+  const reading = element("div", "reading quiet");
+  const place = element("div", "scroll");
+  figure.append(place, reading);
+  const show = () => {
+    const { maps } = models[ofModel.selectedIndex];
+    fill(ofKind, maps.map((map) => ATTENTION[map.kind]));
+    const map = maps[ofKind.selectedIndex];
+    fill(ofLayer, numbered(map.weights));
+    const heads = map.weights[ofLayer.selectedIndex];
+    fill(ofHead, numbered(heads));
+    reading.textContent = "Point at a cell, or tap it.";
+    place.replaceChildren(drawMap(map.rows, map.columns, heads[ofHead.selectedIndex], reading));
+  };
+  fill(ofModel, models.map((one) => one.name));
+  ofModel.selectedIndex = model;
+  show();
+  ofHead.selectedIndex = Math.min(head, ofHead.length - 1);
+  show();
+  for (const select of [ofModel, ofKind, ofLayer, ofHead]) select.addEventListener("change", show);
+  return figure;
+}
+
+const widget = document.getElementById("widget");
+widget.className = "pair";
+widget.append(panel(0, 0), panel(models.length - 1, models.length > 1 ? 0 : 1));
