@@ -67,7 +67,7 @@ notebooks: $(VENV)/.notebook
 	$(BIN)/python notebooks/build.py
 
 weights: $(VENV)/.notebook
-	PYTHONPATH=. $(BIN)/python notebooks/weights.py
+	$(BIN)/python notebooks/weights.py
 
 pictures: $(VENV)/.notebook $(VENV)/.browser
 	$(BIN)/python docs/pictures/take.py

@@ -46,7 +46,8 @@ if "google.colab" in sys.modules:
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
-    extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
+    # CUDA 12 runs with drivers from 525 on, CUDA 13 from 580 on.
+    extra = "cuda12" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
     wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
     for name in {"jax", "numpy"} & sys.modules.keys():
@@ -84,6 +85,7 @@ from transformer.model.params import init_params, tables, unstack
 from transformer.viewing.attention import attention_maps
 from transformer.viewing.beam import beam_steps
 from transformer.viewing.plots import draw_beam, draw_heads, draw_weights
+from transformer.viewing.widgets import attention_widget, beam_widget
 
 # %%
 devices.configure_devices("any")  # compiled programs are kept for the next start
@@ -155,27 +157,18 @@ assert sharpness[-1] > sharpness[0]
 # %% [markdown]
 # ### A sentence of your own
 #
-# Change the sentence, the kind of attention ("encoder", "masked" or "cross") and the two places,
-# each a layer and a head that count from 1. So you can put two heads of one layer side by side, or
-# one head of two layers. The model knows the everyday words of its phrasebook. It makes nonsense of
-# words that it has never seen.
+# Change the sentence. Below it, two heads stand side by side, and you choose the kind of attention,
+# the layer and the head of each. Point at a cell to read its weight. The model knows the everyday
+# words of its phrasebook, and makes nonsense of words that it has never seen.
 
 # %%
 own_sentence = "My brother is reading a letter because he is happy."
-kind, places = "cross", [(1, 2), (2, 2)]
 
 [translation] = translate(translator, [own_sentence])
-maps = attention_maps(config.model, params, tokenizers, own_sentence, translation)
-[chosen] = [one for one in maps if one.kind == kind]
-figure, panels = plt.subplots(1, 2, figsize=(13, 6), layout="compressed")
-for axes, (layer, head) in zip(panels, places):
-    weights, title = chosen.weights[layer - 1, head - 1], f"layer {layer}, head {head}"
-    draw_weights(axes, weights, chosen.rows, chosen.columns, title)
-    axes.set(xlabel="key", ylabel="query")
-figure.suptitle(f"{kind} attention, weights from 0 (white) to 1")
-plt.show()
 print(own_sentence)
 print(translation)
+maps = attention_maps(config.model, params, tokenizers, own_sentence, translation)
+attention_widget({"the translator": maps})
 
 # %% [markdown]
 # ### What a head of cross-attention reads
@@ -459,6 +452,12 @@ print("kept after the third token, with their probabilities:")
 for kept, log_prob in steps[2]:
     print(f"  {np.exp(log_prob):6.2%}  {tokenizers.target.decode([list(kept)])[0]}")
 assert all(len(step) <= config.decode.beam_size for step in steps)
+
+# %% [markdown]
+# Or one token at a time:
+
+# %%
+beam_widget(steps, tokenizers.target, of_beam.tokens)
 
 # %% [markdown]
 # `score_pairs` reads a translation at once and returns the log-probability of each token, the end

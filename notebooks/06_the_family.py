@@ -46,7 +46,8 @@ if "google.colab" in sys.modules:
     # The plug-in of an accelerator has to be of jax's own version: beside an older one jax would
     # compute on the CPU.
     has_tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel*"))
-    extra = "cuda" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
+    # CUDA 12 runs with drivers from 525 on, CUDA 13 from 580 on.
+    extra = "cuda12" if shutil.which("nvidia-smi") else "tpu" if has_tpu else ""
     wanted = ".[convert,viewing" + f",{extra}" * bool(extra) + "]"
     subprocess.run([sys.executable, "-m", "pip", "install", "-qe", wanted], check=True)
     for name in {"jax", "numpy"} & sys.modules.keys():

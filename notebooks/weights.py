@@ -2,7 +2,8 @@
 
 Each folder in notebooks/weights has what `convert.py to-safetensors` writes, rounded to 16 bits,
 and the metrics of the training. weights.json says how each model was trained, what it scores, and
-the SHA-256 digest of its weights. Runs that are finished already are not trained again.
+the SHA-256 digest of its weights. Runs that are finished already are not trained again. The
+recurrent networks of recurrent.py are trained by that file.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import jax
 import jax.numpy as jnp
+import recurrent
 
 from transformer.interchange.model import WEIGHTS, load_plain, save_plain, save_run
 from transformer.runs.load import load_run
@@ -60,6 +62,6 @@ def scores(folder: Path) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    about = {name: make(name) for name in TRAINED}
+    about = {name: make(name) for name in TRAINED} | {"recurrent": recurrent.make()}
     text = json.dumps(about, indent=2) + "\n"
     (FOLDER / "weights.json").write_text(text, encoding="utf-8")

@@ -160,10 +160,12 @@ def test_a_search_has_the_same_types_before_and_after_a_pause(ensemble):
     assert types(begun) == types(paused)
 
 
-def test_a_search_that_has_not_begun_has_no_capacity_and_gets_it(ensemble):
+@pytest.mark.parametrize("rows, at_first", [(4, 64), (8, 0)])
+def test_a_search_that_has_not_begun_has_the_capacity_of_few_or_gets_it(ensemble, rows, at_first):
     members, settings = ensemble(), DecodeConfig(beam_size=2)
-    state = begin_search(members.models, settings, members.params, SearchInput(sources([5, 6], 2)))
-    assert state.cache[0].ancestry.shape[-1] == 0
+    inputs = SearchInput(sources([5, 6], rows))
+    state = begin_search(members.models, settings, members.params, inputs)
+    assert state.cache[0].ancestry.shape[-1] == at_first
     ready = continuous.ensure_capacity(state)
-    assert ready.cache[0].ancestry.shape[-1] == 16
+    assert ready.cache[0].ancestry.shape[-1] == (at_first or 16)
     assert continuous.ensure_capacity(ready) is ready

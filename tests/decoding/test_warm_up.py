@@ -40,15 +40,15 @@ def test_the_shapes_reach_as_far_as_texts_and_their_translations(translator):
                 settings=replace(translator.settings, max_source_length=longest),
                 ensemble=replace(translator.ensemble, models=of),
             ),
-            (1, 4),
+            (1, 16),
         )
         for longest, of in models.items()
     }
     assert found[20] == [
         SearchShape(*shape)
         for shape in [
-            (1, 16, 16), (4, 16, 16), (1, 24, 16), (4, 24, 16),
-            (1, 16, 32), (4, 16, 32), (1, 16, 64), (4, 16, 64),
+            (16, 16, 16), (16, 24, 16), (1, 16, 32), (1, 24, 32), (16, 16, 32), (1, 16, 64),
+            (16, 16, 64),
         ]
     ]  # fmt: skip
     assert {shape.length for shape in found[100]} == {16, 24, 32, 40}
@@ -57,14 +57,15 @@ def test_the_shapes_reach_as_far_as_texts_and_their_translations(translator):
     assert max(shape.capacity for shape in found[300]) == 512
 
 
-def test_nothing_is_compiled_any_more_when_texts_come(translator):
+@pytest.mark.parametrize("rows", [2, 8])
+def test_nothing_is_compiled_any_more_when_texts_come(translator, rows):
     compiled = (begin_search, continuous._search, continuous._grow)
     short = replace(translator.settings, max_source_length=30, max_length=30, min_length=20)
     translator = replace(translator, settings=short)
-    for shape in search_shapes(translator, [2]):
+    for shape in search_shapes(translator, [rows]):
         if shape.length <= 24:
             compile_search(translator, shape, 1)
     before = [function._cache_size() for function in compiled]
-    found = [hypotheses(translator, [text] * 2) for text in ("the cat", "the cat sees a " * 5)]
+    found = [hypotheses(translator, [text] * rows) for text in ("the cat", "the cat sees a " * 5)]
     assert max(len(one.tokens) for of in found for [one] in of) > 16  # where caches grow
     assert [function._cache_size() for function in compiled] == before

@@ -54,7 +54,7 @@ from transformer.decoding.search import (
 from transformer.decoding.shortlist import Lexicon, frequent_tokens, with_shortlist
 from transformer.decoding.terms import Term, start_terms
 from transformer.model.batch import EOS, PAD
-from transformer.model.cached_decoder import init_cache, with_output_rows
+from transformer.model.cached_decoder import init_cache, initial_capacity, with_output_rows
 from transformer.model.encoder_decoder import encode, pad_memory
 from transformer.model.params import Params
 
@@ -427,15 +427,16 @@ def begin_search(
     given = 0 if prefix is None else (prefix != PAD).sum(1)
     limits = longest_output(models, settings, tokens, given)
     limits = jnp.where(tokens > 0, limits, 0)
-    length = inputs.length
+    rows, length = len(source), inputs.length
+    capacity = initial_capacity(rows, length)
     caches = tuple(
-        init_cache(*member, pad_memory(memory, length), len(source), 0, settings.beam_size)
+        init_cache(*member, pad_memory(memory, length), rows, capacity, settings.beam_size)
         for *member, memory in zip(models, params, memories)
     )
     if shortlist is not None:
         caches = tuple(map(partial(with_output_rows, shortlist), models, params, caches))
     elif allowed is not None:
-        shortlist = jnp.broadcast_to(allowed, (len(source), len(allowed)))
+        shortlist = jnp.broadcast_to(allowed, (rows, len(allowed)))
     max_length = longest_output(models, settings, length)
     if terms is not None:
         needed = jnp.where(limits > 0, (terms.forms != PAD).sum((1, 2)) + 1, 0)

@@ -1,7 +1,7 @@
 """Searches compiled before the first request."""
 
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import NamedTuple
 
 from transformer.data.batching import pad_sources
@@ -19,7 +19,7 @@ from transformer.decoding.search import BeamSearch
 from transformer.decoding.shortlist import with_shortlist
 from transformer.decoding.translator import Translator, begin_search
 from transformer.model.batch import UNK
-from transformer.model.cached_decoder import FIRST_CAPACITY
+from transformer.model.cached_decoder import FIRST_CAPACITY, initial_capacity
 
 
 class SearchShape(NamedTuple):
@@ -41,13 +41,15 @@ def search_shapes(translator: Translator, rows: Sequence[int]) -> list[SearchSha
     longest, positions = longest_text(models, settings) + 1, last_position(models)  # EOS
     found, known = [], set()
     for length in [length for before, length in pairwise((0, *LENGTHS)) if before < longest]:
-        padded, capacities = search_length(length), [FIRST_CAPACITY]
+        padded = search_length(length)
         most = longest_output(models, settings, padded)
-        # Searches have fewer lengths than texts.
-        while padded not in known and capacities[-1] < most:
-            capacities.append(2 * capacities[-1])
+        for count in rows:
+            capacities = [initial_capacity(count, padded) or FIRST_CAPACITY]
+            # Searches have fewer lengths than texts.
+            while padded not in known and capacities[-1] < most:
+                capacities.append(2 * capacities[-1])
+            found += [SearchShape(count, min(length, positions), one) for one in capacities]
         known.add(padded)
-        found += map(SearchShape._make, product(rows, [min(length, positions)], capacities))
     return sorted(found, key=lambda shape: (shape.tokens, shape))
 
 

@@ -76,6 +76,16 @@ class DecodeCache(struct.PyTreeNode):
 FIRST_CAPACITY = 16
 """Tokens that an empty cache without capacity grows to."""
 
+FEW, LARGEST_OF_FEW = 4, 64
+"""Sentences whose attention costs little, and the tokens that their cache holds at first at most:
+each capacity is another program to compile."""
+
+
+def initial_capacity(batch: int, length: int) -> int:
+    """Tokens that the cache of a batch should hold at first, which has `length` source tokens: none
+    where it should grow with its translations."""
+    return min(length, LARGEST_OF_FEW) if batch <= FEW else 0
+
 
 def init_cache(
     config: ModelConfig,

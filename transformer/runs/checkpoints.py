@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -238,7 +237,7 @@ def _load_params(
 ) -> tuple[Params, str]:
     """The same at one moment; checkpoints that cannot be read are added to `damaged`."""
     manager, steps = open_to_read(folder)
-    shapes = {"params": jax.eval_shape(partial(init_params, config.model), jax.random.key(0))}
+    shapes = {"params": jax.eval_shape(lambda: init_params(config.model, jax.random.key(0)))}
     scores: dict[int, float | None] = {}  # higher is better
     since = 0
     with closing(manager):
@@ -273,7 +272,7 @@ def average(trees: Iterable[Params]) -> Params:
     total, count = jax.tree.map(jnp.asarray, next(trees)), 1
     for tree in trees:
         total, count = jax.tree.map(jnp.add, total, tree), count + 1
-    return jax.tree.map(lambda leaf: leaf / count, total)
+    return jax.tree.map(lambda leaf: leaf / count, total) if count > 1 else total
 
 
 def _choose_steps(
