@@ -50,7 +50,7 @@ def main(words: list[str]) -> None:
     rows = []
     for (project, kind), found in seconds.items():
         shown = f"{summary(found).median:.1f}"
-        rows.append({"project": project, "cache of compiled programs": kind, "seconds": shown})
+        rows.append({"project": str(project), "cache of compiled programs": kind, "seconds": shown})
     print(table(rows))
 
 
