@@ -8,7 +8,6 @@ it left there. With several folders of the project (`--projects`, of different c
 alternate between them.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import tyro
 
-from benchmarks.measure import machine, summary, table, versions
+from benchmarks.measure import environment_with_cache, machine, summary, table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.settings import Positive
@@ -56,12 +55,10 @@ def main(words: list[str]) -> None:
 
 def start(command: FirstTranslation, project: Path, cache: str) -> float:
     """Seconds that a process takes for its first translation."""
-    environment = {**os.environ, "XDG_CACHE_HOME": cache, "PYTHONPATH": str(project.resolve())}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, project / "translate.py", command.run],
-        env=environment,
+        env=environment_with_cache(cache) | {"PYTHONPATH": str(project.resolve())},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -9,7 +9,6 @@ own with imports, new parameters, compiling and one update; the first finds the 
 programs empty, the others find what it left there.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import jax
 
-from benchmarks.measure import full_batch, machine, summary, table, versions
+from benchmarks.measure import environment_with_cache, full_batch, machine, summary, table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config.files import load_config
@@ -56,11 +55,9 @@ def main(words: list[str]) -> None:
 
 def start(cache: str) -> float:
     """Seconds that a process takes for its first update."""
-    environment = {**os.environ, "XDG_CACHE_HOME": cache}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     words = [sys.executable, "-c", "from benchmarks.first_update import update; update()"]
     began = time.perf_counter()
-    subprocess.run(words, env=environment, check=True)
+    subprocess.run(words, env=environment_with_cache(cache), check=True)
     return time.perf_counter() - began
 
 

@@ -107,6 +107,13 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def environment_with_cache(folder: str) -> dict[str, str]:
+    """The environment of a process whose caches, of compiled programs too, are in this folder."""
+    environment = {**os.environ, "XDG_CACHE_HOME": folder}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    return environment
+
+
 def machine() -> str:
     """The processor and the cores that this process may use."""
     model = platform.processor() or platform.machine()

@@ -19,16 +19,18 @@ from jaxtyping import Array, Float, Int
 from sacrebleu.metrics import BLEU
 from safetensors.numpy import load_file, save_file
 
-from transformer.data.batching import Position, batches
+from transformer.data.batching import Position, batches, pad_sources
 from transformer.data.buckets import make_plan
 from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encoded
 from transformer.data.vocabularies import Tokenizers
 from transformer.interchange.model import load_plain
 from transformer.model.batch import BOS, EOS, PAD, Batch
+from transformer.model.params import by_name
 from transformer.runs.load import Run
 
 WEIGHTS = Path(__file__).parent / "weights"
+STORED = WEIGHTS / "recurrent" / "model.safetensors"
 D, UPDATES, LEARNING_RATE = 192, 2400, 3e-3
 LONGEST = 60
 """Most tokens of a translation."""
@@ -109,10 +111,8 @@ def translate_recurrently(
     params: Recurrent, tokenizers: Tokenizers, sentences: Sequence[str]
 ) -> list[str]:
     """Translations by greedy search."""
-    rows = [[*ids, EOS] for ids in tokenizers.source.encode(list(sentences))]
-    source = np.full((len(rows), max(map(len, rows))), PAD, np.int32)
-    for row, ids in zip(source, rows):
-        row[: len(ids)] = ids
+    rows = tokenizers.source.encode(list(sentences))
+    source = pad_sources(rows, len(rows), max(map(len, rows)) + 1)
     found = np.asarray(greedy(params, source)).tolist()
     return tokenizers.target.decode([row[: [*row, EOS].index(EOS)] for row in found])
 
@@ -142,29 +142,26 @@ def train(model: Run) -> Recurrent:
 
 def save(params: Recurrent, path: Path) -> None:
     """Writes the weights, rounded to 16 bits."""
-    named = {jax.tree_util.keystr(name): leaf for name, leaf in jax.tree.leaves_with_path(params)}
-    save_file({name: np.asarray(leaf, np.float16) for name, leaf in named.items()}, path)
+    save_file({name: np.asarray(leaf, np.float16) for name, leaf in by_name(params).items()}, path)
 
 
-def load_recurrent(path: Path = WEIGHTS / "recurrent" / "model.safetensors") -> Recurrent:
+def load_recurrent(path: Path = STORED) -> Recurrent:
     """The weights in a file."""
-    stored = {name: jnp.asarray(leaf, jnp.float32) for name, leaf in load_file(path).items()}
-    cells = [
-        Cell(*(stored[f".{side}.{name}"] for name in Cell._fields))
-        for side in ("encoder", "decoder")
-    ]
-    return Recurrent(stored[".embedding"], *cells)
+    stored = load_file(path)
+    shapes = jax.eval_shape(lambda: init_recurrent(jax.random.key(0), 1))
+    leaves = [jnp.asarray(stored[name], jnp.float32) for name in by_name(shapes)]
+    return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
 
 
 def make() -> dict:
     """Trains the networks and writes their weights; what weights.json says of them."""
-    model, path = load_plain(WEIGHTS / "quickstart"), WEIGHTS / "recurrent" / "model.safetensors"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save(train(model), path)
+    model = load_plain(WEIGHTS / "quickstart")
+    STORED.parent.mkdir(parents=True, exist_ok=True)
+    save(train(model), STORED)
     sources, references = zip(*read_pairs(model.config.data, "test"))
-    found = translate_recurrently(load_recurrent(path), model.tokenizers, sources)
+    found = translate_recurrently(load_recurrent(), model.tokenizers, sources)
     bleu = BLEU().corpus_score(found, [references]).score
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256(STORED.read_bytes()).hexdigest()
     command = "python notebooks/recurrent.py"
     return {"command": command, "scores": {"BLEU": round(bleu, 3)}, "sha256": digest}
 

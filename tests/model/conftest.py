@@ -2,20 +2,16 @@
 
 import pytest
 
-from transformer.config import Config, TrainConfig
+TWO = {"encoder_layers": 2, "decoder_layers": 2}
 
 
 @pytest.fixture(scope="session")
 def small_model(small_model):
     """The same with two layers in each stack."""
-    return lambda **changes: small_model(**({"encoder_layers": 2, "decoder_layers": 2} | changes))
+    return lambda **changes: small_model(**(TWO | changes))
 
 
 @pytest.fixture(scope="session")
-def small_config(small_model):
+def small_config(small_config):
     """The same for such a model."""
-
-    def build(model=None, **train):
-        return Config(model=small_model(**(model or {})), train=TrainConfig(**train))
-
-    return build
+    return lambda model=None, **train: small_config(TWO | (model or {}), **train)

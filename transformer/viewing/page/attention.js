@@ -19,6 +19,11 @@ function fill(select, names) {
   select.selectedIndex = before >= 0 && before < names.length ? before : names.length - 1;
 }
 
+/** The names of things that are counted from 1. */
+function numbered(values) {
+  return values.map((_, number) => String(number + 1));
+}
+
 const percent = (weight) => `${(100 * weight).toFixed(weight < 0.1 ? 1 : 0)} %`;
 
 /** A translation; pointing at one of its words shows its attention to the source words. */

@@ -1,14 +1,10 @@
 // Two attention maps side by side; of each the model, the kind, the layer and the head are chosen.
 const models = JSON.parse(document.getElementById("data").textContent);
 
-/** A choice with its label; a choice among one thing is hidden. */
+/** A choice with its label. */
 function choice(panel, label) {
   const made = panel.appendChild(element("label", "quiet", `${label} `));
   return made.appendChild(element("select"));
-}
-
-function numbered(values) {
-  return values.map((_, number) => String(number + 1));
 }
 
 /** A panel that shows a head of a model; at first the last layer of the last kind. */
@@ -20,22 +16,24 @@ function panel(model, head) {
   const reading = element("div", "reading quiet");
   const place = element("div", "scroll");
   figure.append(place, reading);
+  const chosen = () => models[ofModel.selectedIndex].maps[ofKind.selectedIndex];
+  const offer = () => {
+    fill(ofKind, models[ofModel.selectedIndex].maps.map((map) => ATTENTION[map.kind]));
+    fill(ofLayer, numbered(chosen().weights));
+    fill(ofHead, numbered(chosen().weights[ofLayer.selectedIndex]));
+  };
   const show = () => {
-    const { maps } = models[ofModel.selectedIndex];
-    fill(ofKind, maps.map((map) => ATTENTION[map.kind]));
-    const map = maps[ofKind.selectedIndex];
-    fill(ofLayer, numbered(map.weights));
+    const map = chosen();
     const heads = map.weights[ofLayer.selectedIndex];
-    fill(ofHead, numbered(heads));
     reading.textContent = "Point at a cell, or tap it.";
     place.replaceChildren(drawMap(map.rows, map.columns, heads[ofHead.selectedIndex], reading));
   };
   fill(ofModel, models.map((one) => one.name));
   ofModel.selectedIndex = model;
-  show();
+  offer();
   ofHead.selectedIndex = Math.min(head, ofHead.length - 1);
   show();
-  for (const select of [ofModel, ofKind, ofLayer, ofHead]) select.addEventListener("change", show);
+  for (const select of [ofModel, ofKind, ofLayer, ofHead]) select.addEventListener("change", () => { offer(); show(); });
   return figure;
 }
 

@@ -17,11 +17,11 @@ function show() {
 
 fill(sentence, examples.map((one) => one.source || one.target));
 fill(kind, examples[0].maps.map((map) => ATTENTION[map.kind]));
-fill(layer, examples[0].maps[0].weights.map((_, number) => String(number + 1)));
+fill(layer, numbered(examples[0].maps[0].weights));
 sentence.selectedIndex = 0;
 for (const select of [sentence, kind, layer]) {
   select.addEventListener("change", () => {
-    fill(layer, examples[sentence.selectedIndex].maps[kind.selectedIndex].weights.map((_, number) => String(number + 1)));
+    fill(layer, numbered(examples[sentence.selectedIndex].maps[kind.selectedIndex].weights));
     show();
   });
 }
