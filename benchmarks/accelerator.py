@@ -1,19 +1,21 @@
-"""Training the paper's models on a GPU, against PyTorch on the same GPU; and decoding there.
+"""Training the paper's models on a GPU, against PyTorch there, and decoding, against CTranslate2.
 
     python -m benchmarks.accelerator
     python -m benchmarks.accelerator --shape tiny     tries the script, without a GPU too
 
-Needs a GPU with bfloat16 and pip install -e '.[cuda,bench]'; without PyTorch only ours is
-measured. Meant to take less than eight minutes on a GPU like the H100. Only one GPU is used.
+Needs a GPU with bfloat16 and pip install -e '.[cuda,bench]'; without PyTorch and CTranslate2 only
+ours is measured. Meant to take less than ten minutes on a GPU like the H100. Only one GPU is used.
 
 Training: the models of configs/wmt14_base.py and wmt14_big.py (vocabulary 37,000, one embedding),
 32 source and 32 target tokens a sentence, nothing padded, label smoothing 0.1, Adam; on both sides
 biases in attention, and dropout 0.1 on sums of embeddings and positions, on sublayer outputs, on
 attention weights and inside the feed-forward layers. Ours keeps parameters and Adam's moments in
-float32 and multiplies in bfloat16, as those configs say. The peer is torch.nn.TransformerEncoder
-and TransformerDecoder (scaled_dot_product_attention) in float32 under bfloat16 autocast, forward
-pass and loss compiled by torch.compile for the one shape, fused Adam. The losses of the first
-update, from the same weights, stand in the table: they differ by what dropout drops.
+float32 and multiplies in bfloat16, as those configs say; "short kernel" is the same with the
+attention of short_attention.py, which is not a part of the project yet. The peer is
+torch.nn.TransformerEncoder and TransformerDecoder (scaled_dot_product_attention) in float32 under
+bfloat16 autocast, forward pass and loss compiled by torch.compile for the one shape, fused Adam.
+The losses of the first update, from the same weights, stand in the table: they differ by what
+dropout drops.
 
 A batch that does not fit into the device's memory passes in 2, 4, ... parts, whose gradients are
 added up. Each measurement has a process of its own, so that the memory is its own too; the peak
@@ -22,8 +24,9 @@ is of what arrays and temporaries take, not of what allocators keep in reserve.
 Utilisation is the float operations of the model's matrix products (counted as in training_step.py)
 over what the device is sold for in dense bfloat16; beside it over what a large product reaches.
 
-Decoding: shape B in bfloat16, beam 4, 32 source tokens, exactly 32 tokens of output, without a
-peer: PyTorch itself has no beam search.
+Decoding: shape B, beam 4, exactly as many tokens of output as of source, as in decoding.py: ours in
+bfloat16 and float32, CTranslate2 in float16 and float32, of which each has the same weights.
+CTranslate2 loads the libraries of CUDA 12 (pip install nvidia-cublas-cu12).
 """
 
 import os
@@ -32,12 +35,17 @@ os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 
 import importlib.util
+import itertools
+import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 
+from benchmarks.decoding import NAMES, OURS, Task, decoder, forced_model, varied_params
 from benchmarks.measure import (
     alternate,
     full_batch,
@@ -50,12 +58,14 @@ from benchmarks.measure import (
     versions,
 )
 from benchmarks.parameter_table import paper_model
-from benchmarks.shapes import LENGTH, SHAPES, model_config
-from benchmarks.work import endless_search, step_operations
+from benchmarks.shapes import LENGTH, SHAPES, Shape, model_config
+from benchmarks.short_attention import in_short_kernel
+from benchmarks.work import step_operations
 from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig, TrainConfig
 from transformer.config.settings import Positive
 from transformer.errors import UserError, is_out_of_memory
+from transformer.interchange.ctranslate2 import model_spec, save_model
 from transformer.model.batch import PAD, Batch
 from transformer.training import sharding
 from transformer.training.optimizer import learning_rate
@@ -83,8 +93,10 @@ class Accelerator:
     """Which of the paper's models to train."""
     tokens: tuple[Positive, ...] = (25_000, 100_000)
     """Target tokens an update, about."""
-    sentences: tuple[Positive, ...] = (32, 128)
+    sentences: tuple[Positive, ...] = (1, 32, 256)
     """Sentences decoded together."""
+    lengths: tuple[Positive, ...] = (32, 128)
+    """Tokens of the decoded sentences."""
     rounds: Positive = 5
     """Repetitions that are timed, each of five updates or searches."""
 
@@ -109,11 +121,12 @@ def main(words: list[str]) -> None:
     if backend == "cpu" and not tiny:
         raise UserError("JAX found no GPU: pip install -e '.[cuda]', or try --shape tiny")
     if tiny:
-        command = replace(command, tokens=(512, 1024), sentences=(2, 4), rounds=2)
+        command = replace(command, tokens=(512, 1024), sentences=(1, 4), lengths=(8,), rounds=2)
         kind += ", tiny shapes: only a trial of the script, its numbers mean nothing"
     objection = torch_objection(backend)
-    contestants = {"ours": "jax"} | ({} if objection else {"torch": "torch"})
-    print(f"{kind}\n{machine()}\n{versions(*contestants.values())}{objection}")
+    contestants = {"ours": "jax", "short kernel": "jax"}
+    contestants |= {} if objection else {"torch": "torch"}
+    print(f"{kind}\n{machine()}\n{versions(*dict.fromkeys(contestants.values()))}{objection}")
     sold = next((peak for name, peak in PEAKS.items() if name in kind), 0)
     product = in_own_process(product_speed, 512 if tiny else 8192)
     ceilings = {"utilisation": sold, "of the large product": product}
@@ -124,8 +137,7 @@ def main(words: list[str]) -> None:
             rows = train(command, model, tokens, ceilings, contestants)
             print(f"\ntraining {name}, about {tokens:,} target tokens an update\n\n{table(rows)}")
     shape = SHAPES["tiny" if tiny else "B"]
-    rows = [decode(command, model_config(shape), count) for count in command.sentences]
-    print(f"\ndecoding, {shape}, beam 4, {LENGTH} tokens\n\n{table(rows)}")
+    print(f"\ndecoding, {shape}, beam 4\n\n{table(decode(command, shape, backend))}")
     print(f"\nmedians of {command.rounds} rounds of {REPETITIONS} updates or searches")
 
 
@@ -202,7 +214,8 @@ def measure_in_parts(
 def measure_training(command: Accelerator, name: str, config: Config, sentences: int) -> Measured:
     build = torch_updates if name == "torch" else our_updates
     run = build(config, full_batch(sentences, LENGTH, LENGTH, config.model.target_vocab_size))
-    loss, first = timed(run, 1)
+    with in_short_kernel() if name == "short kernel" else nullcontext():
+        loss, first = timed(run, 1)
     timing = alternate({"": lambda: run(REPETITIONS)}, command.rounds, warmup=1)[""]
     return Measured(timing.median / REPETITIONS, first, device_peak(name), loss)
 
@@ -272,25 +285,47 @@ def torch_updates(config: Config, batch: Batch) -> Updates:
     return run
 
 
-def decode(command: Accelerator, model: ModelConfig, sentences: int) -> dict[str, str]:
-    """The row of the table for a batch of this many sentences."""
-    model = replace(model, dtype="bfloat16")
-    measured = in_own_process(measure_decoding, command, model, sentences)
-    return {
-        "sentences": f"{sentences}",
-        "ms a batch": f"{1000 * measured.seconds:.1f}",
-        "tokens/s": f"{sentences * LENGTH / measured.seconds:,.0f}",
-        "peak GB": gigabytes(measured.peak),
-        "first search s": f"{measured.first_seconds:.1f}",
-    }
+def decode(command: Accelerator, shape: Shape, backend: str) -> list[dict[str, str]]:
+    """A row for each contestant, number of sentences and length."""
+    model, rows = forced_model(shape), []
+    device = "cpu" if backend == "cpu" else "cuda"
+    names = ["ours-bfloat16", "ours-float32"]
+    if importlib.util.find_spec("ctranslate2"):
+        names += [f"ctranslate2-{kind}" for kind in ("float16", "float32")[device == "cpu" :]]
+    with tempfile.TemporaryDirectory() as folder:
+        if len(names) > 2:
+            in_own_process(save_for_ctranslate2, model, Path(folder), max(command.lengths))
+        for length, sentences in itertools.product(command.lengths, command.sentences):
+            task = Task(model, Path(folder), sentences, 4, length, device)
+            found = {name: in_own_process(measure_decoding, command, name, task) for name in names}
+            ours, tokens = found[names[0]], sentences * length
+            rows += [
+                {
+                    "tokens": f"{length}",
+                    "sentences": f"{sentences}",
+                    "contestant": name,
+                    "ms a batch": f"{1000 * measured.seconds:.1f}",
+                    "tokens/s": f"{tokens / measured.seconds:,.0f}",
+                    "time / ours": f"{measured.seconds / ours.seconds:.2f}",
+                    "peak GB": gigabytes(measured.peak),
+                    "first search s": f"{measured.first_seconds:.1f}",
+                }
+                for name, measured in found.items()
+            ]
+    return rows
 
 
-def measure_decoding(command: Accelerator, model: ModelConfig, sentences: int) -> Measured:
-    search = endless_search(model, sentences, LENGTH)
+def save_for_ctranslate2(model: ModelConfig, folder: Path, length: int) -> None:
+    save_model(model_spec(model, varied_params(model), (NAMES, NAMES), 2 * length), folder)
+
+
+def measure_decoding(command: Accelerator, name: str, task: Task) -> Measured:
+    search = decoder(name, task)
     _, first = timed(search)
     searches = {"": lambda: [search() for _ in range(REPETITIONS)]}
     timing = alternate(searches, command.rounds, warmup=1)[""]
-    return Measured(timing.median / REPETITIONS, first, device_peak("ours"))
+    peak = device_peak("ours") if name in OURS else 0
+    return Measured(timing.median / REPETITIONS, first, peak)
 
 
 def gigabytes(size: int) -> str:

@@ -102,16 +102,19 @@ class Decoding:
 
 
 class Task(NamedTuple):
-    """What is decoded; `folder` holds the model for CTranslate2."""
+    """What is decoded, with `length` tokens of source and of output; `folder` holds the model for
+    CTranslate2, which computes on the `device` cpu or cuda."""
 
     model: ModelConfig
     folder: Path
     sentences: int
     beam: int
+    length: int = LENGTH
+    device: str = "cpu"
 
 
 Decoder = Callable[[], np.ndarray]
-"""Decodes; returns the tokens [B, LENGTH] of the best outputs."""
+"""Decodes; returns the tokens [B, L] of the best outputs."""
 
 
 def main(words: list[str]) -> None:
@@ -204,13 +207,13 @@ def decoder(name: str, task: Task) -> Decoder:
 
 
 def our_decoder(settings: DecodeConfig, task: Task) -> Decoder:
-    # The longest output is the source without its end, and one more token: LENGTH.
+    # The longest output is the source without its end, and one more token.
     settings = replace(settings, beam_size=task.beam, alpha=0, max_extra_length=1)
     ensemble = make_ensemble([(task.model, varied_params(task.model))], settings.dtype)
     sources = padded_sources(task)
 
     def decode() -> np.ndarray:
-        return np.asarray(search_batch(ensemble, settings, sources).tokens)[:, 0, :LENGTH]
+        return np.asarray(search_batch(ensemble, settings, sources).tokens)[:, 0, : task.length]
 
     return decode
 
@@ -218,7 +221,7 @@ def our_decoder(settings: DecodeConfig, task: Task) -> Decoder:
 def ctranslate2_decoder(compute_type: str, task: Task) -> Decoder:
     """At its best: one batch on all cores, or one on each. It adds the source's end itself."""
     ids = {name: number for number, name in enumerate(NAMES)}
-    sentences = [[NAMES[number] for number in row] for row in random_sources(task.sentences)]
+    sentences = [[NAMES[number] for number in row] for row in random_sources(task)]
 
     def decode(translator: Translator, batch: int) -> np.ndarray:
         results = translator.translate_batch(
@@ -226,13 +229,15 @@ def ctranslate2_decoder(compute_type: str, task: Task) -> Decoder:
             max_batch_size=batch,
             beam_size=task.beam,
             length_penalty=0,
-            max_decoding_length=LENGTH,
+            max_decoding_length=task.length,
         )
         return np.array([[ids[name] for name in result.hypotheses[0]] for result in results])
 
-    settings = {}
-    for workers in sorted({1, min(cores(), task.sentences)}):
-        translator = open_translator(task.folder, compute_type, cores() // workers, workers)
+    settings, most = {}, cores() if task.device == "cpu" else 1
+    for workers in sorted({1, min(most, task.sentences)}):
+        translator = open_translator(
+            task.folder, compute_type, cores() // workers, workers, task.device
+        )
         again = partial(decode, translator, -(-task.sentences // workers))
         again()  # the first call is slower
         settings[f"{workers} at once"] = again
@@ -255,7 +260,7 @@ def marian_decoder(task: Task) -> Decoder:
                 attention_mask=torch.ones_like(source),
                 num_beams=task.beam,
                 do_sample=False,
-                max_new_tokens=LENGTH,
+                max_new_tokens=task.length,
                 use_cache=True,
             )
         return output[:, 1:].numpy()  # without BOS
@@ -281,13 +286,14 @@ def untied_marian(model: ModelConfig):
     return marian
 
 
-def random_sources(count: int) -> np.ndarray:
-    """Sentences of LENGTH tokens with the end of sentence, which is left for others to add."""
-    return np.random.default_rng(0).integers(4, VOCABULARY, (count, LENGTH - 1))
+def random_sources(task: Task) -> np.ndarray:
+    """Sentences without their ends, which are left for others to add."""
+    shape = task.sentences, task.length - 1
+    return np.random.default_rng(0).integers(4, VOCABULARY, shape)
 
 
 def padded_sources(task: Task) -> np.ndarray:
-    return pad_sources(random_sources(task.sentences), task.sentences, LENGTH)
+    return pad_sources(random_sources(task), task.sentences, task.length)
 
 
 if __name__ == "__main__":

@@ -243,12 +243,15 @@ def token_names(tokenizer: Tokenizer) -> list[str]:
     return names
 
 
-def open_translator(folder: Path, compute_type: str, threads: int, workers: int = 1) -> Translator:
-    """The model on the CPU: `workers` batches at a time, each on `threads`."""
+def open_translator(
+    folder: Path, compute_type: str, threads: int, workers: int = 1, device: str = "cpu"
+) -> Translator:
+    """The model on the CPU, or on the GPU ("cuda"): `workers` batches at a time, on a CPU each on
+    `threads`."""
     open_model: Any = Translator
     return open_model(
         str(folder),
-        device="cpu",
+        device=device,
         compute_type=compute_type,
         inter_threads=workers,
         intra_threads=threads,
