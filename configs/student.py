@@ -2,9 +2,9 @@
 
 command   python train.py configs/student.py
 data      the translations of a teacher; docs/training.md#students says how to make them
-score     98.6 BLEU on the test split with beam 1 and with beam 4, as its teacher with beam 4
+score     98.5 BLEU on the test split with beam 1 and with beam 4; its teacher has 98.6 with beam 4
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
-settings  those of configs/quickstart.py, with six encoder layers and one decoder layer, and more
+settings  those of configs/quickstart.py, with five encoder layers and one decoder layer, and more
           updates
 """
 
@@ -19,7 +19,7 @@ from transformer.config import (
 
 config = Config(
     model=ModelConfig(
-        encoder_layers=6,
+        encoder_layers=5,
         decoder_layers=1,
         d_model=128,
         num_heads=4,

@@ -18,7 +18,8 @@
 # From sentence pairs to BLEU on one page: training with live curves, translating, what BLEU
 # counts, greedy and beam search, and the same update under `jit` and under a literal `pmap`.
 # Training is short here, and the model that translates was trained by the same command with more
-# updates. So the notebook takes three minutes on two CPU cores, and less when it is run again.
+# updates. So the notebook takes two minutes on two CPU cores, and less when it is run again. Three
+# exercises and a quiz have folded solutions.
 #
 # In Colab, the first cell fetches and installs the project.
 
@@ -106,7 +107,8 @@ def draw():
 # %%
 SETTINGS = {
     "--train.steps": 60, "--train.validate-every": 60, "--train.log-every": 10,
-    "--optimizer.warmup-steps": 30, "--optimizer.cooldown-steps": 20, "--data.num-buckets": 2,
+    "--optimizer.warmup-steps": 30, "--optimizer.cooldown-steps": 20, "--data.num-buckets": 1,
+    "--decode.max-extra-length": 10,
 }  # fmt: skip
 words = [str(word) for setting in SETTINGS.items() for word in setting]
 training = subprocess.Popen(
@@ -214,7 +216,7 @@ for sentence, translation in zip(sentences, translate(translator, sentences)):
 # %%
 from transformer.evaluation.scores import References, score
 
-pairs = list(islice(read_pairs(config.data, "test"), 300))
+pairs = list(islice(read_pairs(config.data, "test"), 128))
 hypotheses = translate(translator, [source for source, _ in pairs])
 references = [target for _, target in pairs]
 for metric in score(hypotheses, References.of(config.data, pairs)):
@@ -407,6 +409,74 @@ for ours, theirs in zip(*map(jax.tree.leaves, moments)):
 print(f"{rows} sentences on {count} device(s)")
 print(f"largest difference: {furthest:.1e} of a parameter's largest gradient")
 assert furthest < 1e-4
+
+# %% [markdown]
+# ## Quiz
+#
+# Write your answers in the cell below, and run it. Then run the folded cell: it computes the
+# answers and compares them with yours.
+#
+# 1. A vocabulary has 10 tokens, and $\epsilon = 0.1$. Which probability should the reference's
+#    token have?
+# 2. The loss is $\ln 8$ nats per token. What is the perplexity?
+# 3. A sentence of 3 tokens has a loss of 2 nats per token, a sentence of one token has 1 nat. What
+#    is the loss of both together, per token?
+# 4. Equation 3 with a warm-up of 200 updates and no cooldown: at which update is the learning rate
+#    the highest?
+# 5. With the same schedule, how many times as high is it at update 200 as at update 800?
+# 6. A weight has the gradient 0.001, and the learning rate is 0.01. By how much does Adam's first
+#    update lower the weight?
+# 7. A translation has 9 words, and all of its n-grams are in the reference, which has 10 words.
+#    What is its BLEU?
+# 8. "d c b a" has the reference "a b c d". What is its BLEU by the formula above?
+# 9. The first token is A with probability 0.6 or B with 0.4. After A, the likeliest token has
+#    probability 0.5, after B 0.9. Which probability have the two tokens that greedy search finds,
+#    and which those that a beam of two finds?
+# 10. A hypothesis of 7 tokens has the log-probability -4. What is its score with $\alpha = 1$?
+
+# %%
+quiz = {
+    1: ...,
+    2: ...,
+    3: ...,
+    4: ...,
+    5: ...,
+    6: ...,
+    7: ...,
+    8: ...,
+    9: ...,  # two numbers, in parentheses and with a comma
+    10: ...,
+}
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+from transformer.decoding.search import length_penalty
+
+schedule = replace(config.optimizer, warmup_steps=200, cooldown_steps=0)
+rates = learning_rate(replace(config, optimizer=schedule), np.arange(1, 1001))
+adam = optax.adam(0.01)
+step, _ = adam.update(jnp.array(0.001), adam.init(jnp.array(1.0)))
+ten = " ".join("abcdefghij")
+after = {"A": 0.5, "B": 0.9}
+first = {"A": 0.6, "B": 0.4}
+solutions = {
+    1: (1 - 0.1) + 0.1 / 10,
+    2: np.exp(np.log(8)),
+    3: (3 * 2 + 1 * 1) / (3 + 1),
+    4: rates.argmax() + 1,
+    5: rates[199] / rates[799],
+    6: -step,
+    7: by_hand([ten[:-2]], [ten])[2],
+    8: by_hand(["d c b a"], ["a b c d"])[2],
+    9: (
+        first["A"] * after["A"],  # the likelier first token cannot be taken back
+        max(first[token] * after[token] for token in first),
+    ),
+    10: -4 / length_penalty(replace(config.decode, normalisation="gnmt", alpha=1.0), 7),
+}
+for number, solution in solutions.items():
+    print(f"{number:2}. {np.ravel(solution)} - ", end="")
+    check(quiz[number] if quiz[number] is ... else np.ravel(quiz[number]), np.ravel(solution))
 
 # %% [markdown]
 # ## What to read next

@@ -19,8 +19,8 @@
 # which heads it needs, how beam search grows a tree, what its embeddings have learned, and how a
 # fact in a feed-forward layer can be changed. The trained weights come with the project, in
 # `notebooks/weights/quickstart`; `03_train_a_translator` shows how they were trained. No German is
-# needed: German words have their English meaning beside them. All runs in a minute or two on two
-# CPU cores.
+# needed: German words have their English meaning beside them. Five exercises and a quiz have folded
+# solutions. All runs in about a minute on two CPU cores.
 #
 # In Colab, the first cell fetches and installs the project.
 
@@ -921,6 +921,67 @@ rise_together = loss(without_all) - whole
 print(f"together {rise_together:.3f}, the sum of the single rises {rises[-1].sum():.3f}")
 assert rise_together > 2 * rises[-1].sum()
 check(rise_together, loss(without_head(params, *KINDS["cross"], -1, all_heads)) - whole)
+
+# %% [markdown]
+# ## Quiz
+#
+# Write your answers in the cell below, and run it. Then run the folded cell: it computes the
+# answers and compares them with yours.
+#
+# 1. How many maps of attention weights, one for each layer and head, does this model have in all?
+# 2. A source of 10 pieces has a translation of 12 pieces. Which shape has a map of
+#    cross-attention?
+# 3. How many weights of a map of masked self-attention over 12 pieces are not zero?
+# 4. The scores of a query are 2, 2 and minus infinity. What are its weights?
+# 5. How many numbers has a key of one head of this model?
+# 6. Two embeddings are (3, 4) and (4, 3). What is the cosine of their angle?
+# 7. "man" is (1, 0), "woman" is (0, 0) and "king" is (1, 1). Where would "queen" be, if the
+#    analogy was exact?
+# 8. A neuron has the key (1, -2), the bias 0.5 and the value (2, 4). What does it add to the
+#    residual stream where the state is (1, 0.25)?
+# 9. The edit adds $u\,\delta^\top$, with $u \cdot k = 1$. How many times is $\delta$ added where
+#    the inner activation is $k / 2$?
+# 10. How many times as many weights as the four matrices of a self-attention have the two of a
+#     feed-forward network of this model (without biases)?
+
+# %%
+quiz = {
+    1: ...,
+    2: ...,  # two numbers, in parentheses and with a comma
+    3: ...,
+    4: ...,  # three numbers
+    5: ...,
+    6: ...,
+    7: ...,  # two numbers
+    8: ...,  # two numbers
+    9: ...,
+    10: ...,
+}
+
+# %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
+# @title Solution
+ours = unstack(params.encoder)[0]
+sizes = [
+    sum(np.size(getattr(part, name)) for name in names.split())
+    for part, names in ((ours.feed_forward, "w_1 w_2"), (ours.self_attention, "w_q w_k w_v w_o"))
+]
+a, b = np.array([3.0, 4.0]), np.array([4.0, 3.0])
+_, of_cross = jax.eval_shape(layers.attention, *(np.ones((n, 32)) for n in (12, 10, 10)))
+solutions = {
+    1: sum(maps.weights.shape[0] * maps.weights.shape[1] for maps in (encoder, masked, cross)),
+    2: of_cross.shape,
+    3: layers.causal_mask(12).sum(),
+    4: jax.nn.softmax(np.array([2, 2, -np.inf])),
+    5: config.model.d_model // config.model.num_heads,
+    6: a @ b / np.linalg.norm(a) / np.linalg.norm(b),
+    7: np.array([1, 1]) - np.array([1, 0]) + np.array([0, 0]),
+    8: max(0, np.array([1, 0.25]) @ np.array([1, -2]) + 0.5) * np.array([2, 4]),
+    9: u @ (k / 2),
+    10: sizes[0] / sizes[1],
+}
+for number, solution in solutions.items():
+    print(f"{number:2}. {np.ravel(solution)} - ", end="")
+    check(quiz[number] if quiz[number] is ... else np.ravel(quiz[number]), np.ravel(solution))
 
 # %% [markdown]
 # ## What to read next

@@ -142,3 +142,11 @@ def test_a_text_that_is_only_scored_is_planned_whole_whatever_training_leaves_ou
     assert plan_to_score(config, pairs).left_out == 1
     learned = replace(config, model=ModelConfig(positions="learned", max_positions=100))
     assert plan_to_score(learned, pairs).left_out == 2
+
+
+def test_few_pairs_are_scored_in_one_shape():
+    config = Config(data=DataConfig(batch_tokens=100))
+    lengths = [3, 5, 9, 14, 19] * 4
+    assert len(plan_to_score(config, token_pairs(lengths, lengths)).buckets) == 1
+    more = [*lengths, 3]
+    assert len(plan_to_score(config, token_pairs(more, more)).buckets) > 1

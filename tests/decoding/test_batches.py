@@ -56,6 +56,18 @@ def test_every_sentence_is_in_one_row_of_one_series(sources, count, random):
     assert sorted(seen) == [number for number, ids in enumerate(sources) if ids]
 
 
+def test_few_short_sentences_have_one_length():
+    def shapes(sources):
+        found = batches_of(sources, [[]] * len(sources), [[]] * len(sources))
+        return len({batch.inputs.source.shape[1] for batch in found})
+
+    lengths = [1, 5, 9, 20, 30, 40, 50, 62]
+    few = [[4] * length for length in lengths] * 2
+    assert shapes(few) == 1
+    assert shapes([*few, [4]]) > 1  # a batch more
+    assert shapes([*few[:-1], [4] * 64]) > 1  # with EOS, one token too long
+
+
 def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():
     generator = np.random.default_rng(0)
     sources = [[4] * n for n in generator.integers(1, 60, 200)]

@@ -21,6 +21,10 @@ from transformer.errors import UserError
 MOST_LENGTHS = 64
 """Number of lengths of a side among which batch shapes are chosen."""
 
+FEW_BATCHES = 4
+"""A text that is only read, and fits into this many batches, has one batch shape: others would take
+longer to compile than they save."""
+
 SHAPES_TO_SCORE = 4
 """Batch shapes of a text that is only read: few, since each must be compiled."""
 
@@ -205,7 +209,9 @@ def plan_to_score(config: Config, pairs: TokenPairs, split: str = "test") -> Bat
         longest = min(longest, config.model.max_positions)
         limit += f" or model.max_positions ({config.model.max_positions})"
     tokens = max(config.data.batch_tokens // config.train.micro_batches, longest)
-    shapes = {"max_length": longest, "batch_tokens": tokens, "num_buckets": SHAPES_TO_SCORE}
+    are_few = len(pairs) * longest <= FEW_BATCHES * tokens
+    buckets = 1 if are_few else SHAPES_TO_SCORE
+    shapes = {"max_length": longest, "batch_tokens": tokens, "num_buckets": buckets}
     return make_plan(pairs, replace(config.data, **shapes), split, limit)
 
 

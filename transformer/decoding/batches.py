@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int, Shaped
 
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.data.batching import pad, pad_sources
+from transformer.data.buckets import FEW_BATCHES
 from transformer.decoding.terms import COUNTS, Term, TermTable
 from transformer.decoding.terms import LENGTHS as TERM_LENGTHS
 from transformer.model.batch import PAD
@@ -29,6 +30,9 @@ LONGEST = 2**31 - 1
 
 MANY = 32
 """Sentences that make it worth to end a batch, rather than pad all of them to a longer shape."""
+
+SHORT = 64
+"""Tokens, EOS included, of the longest of a few sentences that are all padded to one length."""
 
 
 class SearchInput(NamedTuple):
@@ -116,10 +120,15 @@ def cut_into_batches(
 
 
 def pad_batch(
-    models: Sequence[ModelConfig], settings: DecodeConfig, sources: list[list[int]]
+    models: Sequence[ModelConfig],
+    settings: DecodeConfig,
+    sources: list[list[int]],
+    least: int = 0,
 ) -> Int[np.ndarray, "B S"]:
-    """A table of one of few shapes: the rows a power of two, the length one of LENGTHS."""
-    length = min(max(map(_padded_length, sources)), last_position(models))
+    """A table of one of few shapes: the rows a power of two, the length one of LENGTHS that holds
+    the longest sentence, and `least` tokens."""
+    length = round_up(max(least, *map(len, sources)) + 1, LENGTHS)
+    length = min(length, last_position(models))
     rows = min(power_of_two(len(sources)), settings.batch_sentences)
     return pad_sources(sources, rows, length)
 
@@ -134,9 +143,12 @@ def search_batches(
 ) -> list[SearchBatch]:
     """All sentences that have a token, shortest first. `continues` is that of a glossary."""
     order = sorted((n for n, ids in enumerate(sources) if ids), key=lambda n: len(sources[n]))
+    least = max(map(len, sources), default=0)
+    if least >= SHORT or len(order) > FEW_BATCHES * settings.batch_sentences:
+        least = 0
     batches = []
     for numbers in cut_into_batches(settings, sources, order):
-        source = pad_batch(models, settings, [sources[n] for n in numbers])
+        source = pad_batch(models, settings, [sources[n] for n in numbers], least)
         given, prefix = [prefixes[n] for n in numbers], None
         if longest := max(map(len, given)):
             prefix = pad(given, len(source), round_up(longest, LENGTHS))
