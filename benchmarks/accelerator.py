@@ -306,9 +306,9 @@ def decode(command: Accelerator, shape: Shape, backend: str) -> list[dict[str, s
                     "contestant": name,
                     "ms a batch": f"{1000 * measured.seconds:.1f}",
                     "tokens/s": f"{tokens / measured.seconds:,.0f}",
-                    "time / ours": f"{measured.seconds / ours.seconds:.2f}",
+                    "time / ours-bfloat16": f"{measured.seconds / ours.seconds:.2f}",
                     "peak GB": gigabytes(measured.peak),
-                    "first search s": f"{measured.first_seconds:.1f}",
+                    "first search s": f"{measured.first_seconds:.1f}" if name in OURS else "-",
                 }
                 for name, measured in found.items()
             ]

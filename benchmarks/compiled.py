@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import tyro
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from benchmarks.hlo import COLLECTIVES, Product, Program, executed, moved, parse, products
+from benchmarks.hlo import Product, Program, collectives, executed, moved, parse, products
 from benchmarks.measure import full_batch, table, versions
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
@@ -151,13 +151,18 @@ def lowered_search(mesh: Mesh, config: Config, length: int, platform: str) -> ja
     return traced.lower(lowering_platforms=(platform,))
 
 
-def report(command: Compiled, target: Target, lower: Callable[[], jax.stages.Lowered]) -> None:
-    """Compiles a program and prints what it is made of."""
-    start = time.perf_counter()
+def compiled_for(target: Target, lower: Callable[[], jax.stages.Lowered]) -> jax.stages.Compiled:
+    """A program as a target that is not there would run it."""
     with mock.patch("jax.default_backend", return_value=target.platform):  # caches ask
         lowered = lower()
     options = {"xla_gpu_autotune_level": 0} if target.platform == "cuda" else {}
-    compiled = lowered.compile(compiler_options=options)
+    return lowered.compile(compiler_options=options)
+
+
+def report(command: Compiled, target: Target, lower: Callable[[], jax.stages.Lowered]) -> None:
+    """Compiles a program and prints what it is made of."""
+    start = time.perf_counter()
+    compiled = compiled_for(target, lower)
     print(f"compiled in {time.perf_counter() - start:.0f} s\n")
     plan, program = compiled.memory_analysis(), parse(compiled.as_text())
     parts = estimate(program, target, command.length)
@@ -267,14 +272,12 @@ def collective_rows(program: Program, loops: int) -> list[dict[str, str]]:
     """The communication between devices."""
     sizes: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    for _, line, times in executed(program, loops):
-        name = line.opcode.removesuffix("-start")
-        if name in COLLECTIVES:
-            counts[name] += times
-            sizes[name] += times * sum(shape.size for shape in line.shapes)
+    for kind, size, times in collectives(program, loops):
+        counts[kind] += times
+        sizes[kind] += times * size
     return [
-        {"collective": name, "times": str(counts[name]), "GB": f"{sizes[name] / 1e9:.3f}"}
-        for name in counts
+        {"collective": kind, "times": str(counts[kind]), "GB": f"{sizes[kind] / 1e9:.3f}"}
+        for kind in counts
     ] or [{"collective": "none", "times": "0", "GB": "0"}]
 
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.cpu_devices
 
-Needs nothing besides the project. The model of shape A (benchmarks/shapes.py); its state is copied
-to all devices, or split over them (`train.shard_state`). Strong scaling divides the same sentences
-among more and more devices, weak scaling gives each device the same number. All devices share the
-cores of this machine, so a table shows what division and communication cost, and not what more
-hardware would gain; benchmarks/growth.py estimates that.
+Needs nothing besides the project. The model of shape A (benchmarks/shapes.py); its state is
+replicated on all devices, or sharded over them (`train.shard_state`). Strong scaling divides the
+same sentences among more and more devices, weak scaling gives each device the same number. All
+devices share the cores of this machine, so a table shows what division and communication cost, and
+not what more hardware would gain; benchmarks/growth.py estimates that.
 """
 
 import os
@@ -31,7 +31,7 @@ from transformer.training.optimizer import learning_rate
 from transformer.training.programs import jit_update, new_state
 
 COUNTS = (1, 2, 4, 8)
-STATES = {"copied": False, "split": True}
+STATES = {"replicated": False, "sharded": True}
 """`train.shard_state`."""
 
 
@@ -51,17 +51,17 @@ def main(words: list[str]) -> None:
     scalings = {"strong": dict.fromkeys(COUNTS, command.sentences)}
     scalings["weak"] = {count: max(1, command.sentences // 8) * count for count in COUNTS}
     places = {
-        (count, scaling[count], is_split)
+        (count, scaling[count], is_sharded)
         for scaling in scalings.values()
         for count in COUNTS
-        for is_split in STATES.values()
+        for is_sharded in STATES.values()
     }
     timings = alternate({place: update_on(*place) for place in sorted(places)}, command.rounds)
     rows = [
         {"scaling": name, "devices": f"{count}", "sentences": f"{scaling[count]}"}
         | {
-            f"ms, state {state}": f"{1000 * timings[count, scaling[count], is_split].median:.0f}"
-            for state, is_split in STATES.items()
+            f"ms, state {state}": f"{1000 * timings[count, scaling[count], is_sharded].median:.0f}"
+            for state, is_sharded in STATES.items()
         }
         for name, scaling in scalings.items()
         for count in COUNTS
@@ -69,11 +69,11 @@ def main(words: list[str]) -> None:
     print(f"{machine()}, {versions('jax')}\n\n{table(rows)}")
 
 
-def update_on(count: int, sentences: int, is_split: bool):
-    """A function that makes an update of so many sentences on so many devices."""
+def update_on(count: int, sentences: int, is_sharded: bool):
+    """A function that makes one update on the first `count` devices."""
     chosen = jax.devices()[:count]
     mesh = jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=chosen)
-    config = Config(model=model_config(SHAPES["A"]), train=TrainConfig(shard_state=is_split))
+    config = Config(model=model_config(SHAPES["A"]), train=TrainConfig(shard_state=is_sharded))
     update, state = jit_update(mesh, config), new_state(mesh, config)
     batch = sharding.shard_batch(mesh, full_batch(sentences, LENGTH, LENGTH, VOCABULARY))
     rate = learning_rate(config, 1)

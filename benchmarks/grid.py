@@ -15,6 +15,7 @@ settings of train.py. Needs nothing besides the project. BLEU is that of greedy 
 validation set, and on the test set (`--test`) that of the config's search.
 """
 
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -101,14 +102,18 @@ def main(words: list[str]) -> None:
     first = training.outcomes(variants, command.test and not command.confirm)
     print_outcomes(first)
     if command.confirm:
-        best = [one.config for one in sorted(first, key=rank, reverse=True)]
-        again = [with_seed(one, seed) for one in best for seed in command.confirm]
+        room = max(1, len(variants) // len(command.confirm))
+        again = [with_seed(one, seed) for one in best(first)[:room] for seed in command.confirm]
         print_outcomes(training.outcomes(again[: len(variants)], command.test))
 
 
-def rank(outcome: Outcome) -> float:
-    """Higher is better: BLEU of translators, the negative loss of others."""
-    return outcome.scores.get("bleu", -outcome.scores["loss"])
+def best(outcomes: list[Outcome]) -> list[Config]:
+    """The settings, best first by the mean over seeds: of BLEU, or of the loss without BLEU."""
+    found: dict[Config, list[float]] = {}
+    for config, scores in outcomes:
+        score = scores.get("bleu", -scores["loss"])
+        found.setdefault(with_seed(config, 0), []).append(score)
+    return sorted(found, key=lambda config: statistics.mean(found[config]), reverse=True)
 
 
 def prepared(config: Config) -> Prepared:

@@ -306,6 +306,51 @@ def moved(program: Program, computation: Computation, line: Instruction) -> int:
     return written + sum(_from_memory(operand.shapes) for operand in operands)
 
 
+class Collective(NamedTuple):
+    """A communication between devices."""
+
+    kind: str
+    """One of COLLECTIVES."""
+    size: int
+    """Bytes of the whole arrays, on all devices together."""
+    times: int
+    """How often it runs."""
+
+    def sent(self, devices: int) -> float:
+        """Bytes that each device sends, if the devices form a ring."""
+        shares = {"all-reduce": 2 * (devices - 1) / devices, "collective-permute": 1.0}
+        return self.times * self.size * shares.get(self.kind, (devices - 1) / devices)
+
+
+def collectives(program: Program, loops: int = 1) -> list[Collective]:
+    """All communication, each channel once: a TPU's program has parts of one in several fusions."""
+    found: dict[str, Collective] = {}
+    for computation, line, times in executed(program, loops):
+        fused = line.called[0] if line.opcode in FUSIONS else ""
+        where = program.computations[fused] if fused else computation
+        for each in where.instructions if fused else [line]:
+            kind = each.opcode.removesuffix("-start")
+            channel = each.attribute(r"channel_id=(\d+)") or each.name
+            if kind in COLLECTIVES and channel not in found:
+                size = _whole(where, each, kind)
+                # A TPU sums all, and keeps its own part.
+                kind = "reduce-scatter" if "reduce-scatter" in fused else kind
+                found[channel] = Collective(kind, size, times)
+    return [*found.values()]
+
+
+def _whole(where: Computation, line: Instruction, kind: str) -> int:
+    """Bytes of what is gathered, summed or sent. The result of the first half of an asynchronous
+    instruction names operands too, that of its second half does not."""
+    if kind == "reduce-scatter":
+        shapes = [shape for name in line.operands for shape in where.by_name[name].shapes]
+    else:
+        readers = where.readers.get(line.name, [])
+        ends = [reader for reader in readers if reader.opcode.endswith("-done")]
+        shapes = (ends[0] if ends else line).shapes
+    return sum(shape.size for shape in shapes)
+
+
 def _from_memory(shapes: Iterable[Shape]) -> int:
     return sum(shape.size for shape in shapes if not shape.on_chip)
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
@@ -40,21 +40,36 @@ def in_short_kernel() -> Iterator[None]:
     """Within the context, functions that are traced attend in the kernel where it can."""
     attend = layers.attend
 
-    def attend_anyhow(q, k, v, mask, bias=None, rate=0.0, key=None):
-        lengths = q.shape[2], k.shape[3]
-        fits = max(lengths) <= SHORT and q.shape[3] in WIDTHS and q.dtype == jnp.bfloat16
-        if not fits or bias is not None:
-            return attend(q, k, v, mask, bias, rate, key)
-        words = jnp.zeros(2, jnp.uint32) if key is None else jax.random.bits(key, (2,))
-        real = None
-        if mask.shape[2] == 1:
-            real = jnp.broadcast_to(mask[:, 0, 0], (len(q), lengths[1])).astype(jnp.int32)
-        # XLA finds that projections are transposed there and back, and leaves out both.
-        inputs = q.swapaxes(1, 2), k.transpose(0, 3, 1, 2), v.swapaxes(1, 2)
-        return attend_shortly(rate, *inputs, real, words).swapaxes(1, 2), None
+    def attend_anyhow(q, k, v, mask, *others):
+        return attend_in_kernel(q, k, v, mask, *others) or attend(q, k, v, mask, *others)
 
     with mock.patch.object(layers, "attend", attend_anyhow):
         yield
+
+
+def attend_in_kernel(q, k, v, mask, bias=None, rate=0.0, key=None) -> tuple[Array, None] | None:
+    """What `attend` returns, without the weights; None if the kernel cannot compute it."""
+    queries, keys, width = q.shape[2], k.shape[3], q.shape[3]
+    is_padding, is_causal = mask.shape[2] == 1, mask.shape == (1, 1, keys, keys)
+    fits = max(queries, keys) <= SHORT and width in WIDTHS and q.dtype == jnp.bfloat16
+    if not fits or bias is not None or not (is_padding or is_causal):
+        return None
+    real = None
+    if is_padding:
+        real = jnp.broadcast_to(mask[:, 0, 0], (len(q), keys)).astype(jnp.int32)
+    rate = 0.0 if key is None else rate
+    words = jax.random.bits(key, (2,)) if rate else jnp.zeros(2, jnp.uint32)
+    # XLA finds that projections are transposed there and back, and leaves out both.
+    rows = q.swapaxes(1, 2), k.transpose(0, 3, 1, 2), v.swapaxes(1, 2)
+    return attend_shortly(rate, *rows, real, words).swapaxes(1, 2), None
+
+
+class Sizes(NamedTuple):
+    """The rate of dropout, and the shapes [B, T, H, K] of queries and [B, S, H, K] of keys."""
+
+    rate: float
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -75,45 +90,46 @@ def attend_shortly(
 
 
 def _forward(rate, q, k, v, real, words):
-    y = _call(partial(_values, rate, q.shape, k.shape), (q,), q, k, v, real, words)
-    return y[0], (q, k, v, real, words)
+    kernel = partial(_values, Sizes(rate, q.shape, k.shape))
+    [y] = _call(kernel, (q,), words, real, (q, k, v))
+    return y, (q, k, v, real, words)
 
 
 def _backward(rate, saved, gradient):
     q, k, v, real, words = saved
-    kernel = partial(_gradients, rate, q.shape, k.shape)
-    return (*_call(kernel, (q, k, v), q, k, v, real, words, gradient.astype(v.dtype)), None, None)
+    kernel = partial(_gradients, Sizes(rate, q.shape, k.shape))
+    inputs = q, k, v, gradient.astype(v.dtype)
+    return (*_call(kernel, (q, k, v), words, real, inputs), None, None)
 
 
 attend_shortly.defvjp(_forward, _backward)
 
 
-def _call(kernel, results, q, k, v, real, words, *gradient):
+def _call(kernel, results, words, real, inputs):
     """A kernel for each sentence and head, whose results have the shapes of these arrays."""
+    q, k, *_ = inputs
     shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results]
     if real is None:
         kernel, masks, mask_blocks = partial(_causal, kernel), (), ()
     else:
         of_sentence = pl.BlockSpec((None, _size(k.shape[1])), lambda b, h: (b, 0))
         masks, mask_blocks = (real,), (of_sentence,)
-    inputs = q, k, v, *gradient
-    heads = [*map(_block_of_head, inputs)]
     return pl.pallas_call(
         kernel,
         out_shape=shapes,
         grid=(q.shape[0], q.shape[2]),
-        in_specs=[pl.BlockSpec((2,), lambda b, h: (0,)), *mask_blocks, *heads],
-        out_specs=[*map(_block_of_head, results)],
+        in_specs=[pl.BlockSpec((2,), lambda b, h: (0,)), *mask_blocks, *map(_block, inputs)],
+        out_specs=[*map(_block, results)],
         compiler_params=triton.CompilerParams(num_warps=_warps(q, k), num_stages=1),
         interpret=jax.default_backend() != "gpu",
     )(words, *masks, *inputs)
 
 
-def _causal(kernel, words, *others):
-    kernel(words, None, *others)
+def _causal(kernel, words, *blocks):
+    kernel(words, None, *blocks)
 
 
-def _block_of_head(array: Array) -> pl.BlockSpec:
+def _block(array: Array) -> pl.BlockSpec:
     """One head of one sentence of [B, T, H, K], padded to a power of two."""
     _, length, _, width = array.shape
     return pl.BlockSpec((None, _size(length), None, width), lambda b, h: (b, 0, h, 0))
@@ -127,50 +143,57 @@ def _warps(q: Array, k: Array) -> int:
     return 4 if max(q.shape[1], k.shape[1]) > 32 else 2
 
 
-def _values(rate, queries, keys, words, real, q, k, v, y):
+def _values(sizes, words, real, *blocks):
     """The kernel of the values y [T, K]."""
-    q, k, v = _read(q, queries), _read(k, keys), _read(v, keys)
-    weights, _ = _softmax(queries, keys, real, q, k)
-    dropped = _kept(rate, words, queries, keys, weights)
-    _write(y, queries, triton.dot(dropped.astype(v.dtype), v))
+    *inputs, y = blocks
+    q, k, v = _read(sizes, *inputs)
+    weights, _ = _softmax(sizes, real, q, k)
+    dropped = _kept(sizes, words, weights)
+    _write(y, sizes.queries, triton.dot(dropped.astype(v.dtype), v))
 
 
-def _gradients(rate, queries, keys, words, real, q, k, v, y_gradient, *results):
+def _gradients(sizes, words, real, *blocks):
     """The kernel of the gradients of q, k and v."""
-    q, k, v = _read(q, queries), _read(k, keys), _read(v, keys)
-    gradient = _read(y_gradient, queries)
-    weights, seen = _softmax(queries, keys, real, q, k)
-    kept = partial(_kept, rate, words, queries, keys)
+    *inputs, q_gradient, k_gradient, v_gradient = blocks
+    q, k, v, gradient = _read(sizes, *inputs)
+    weights, seen = _softmax(sizes, real, q, k)
+    kept = partial(_kept, sizes, words)
     dropped_gradient = kept(triton.dot(gradient, v, trans_b=True))
     total = (weights * dropped_gradient).sum(-1, keepdims=True)
-    scores = jnp.where(seen, weights * (dropped_gradient - total), 0) / math.sqrt(queries[-1])
-    scores = scores.astype(q.dtype)
+    scores = jnp.where(seen, weights * (dropped_gradient - total), 0)
+    scores = (scores / math.sqrt(sizes.queries[-1])).astype(q.dtype)
     dropped = kept(weights).astype(v.dtype)
-    _write(results[0], queries, triton.dot(scores, k))
-    _write(results[1], keys, triton.dot(scores, q, trans_a=True))
-    _write(results[2], keys, triton.dot(dropped, gradient, trans_a=True))
+    _write(q_gradient, sizes.queries, triton.dot(scores, k))
+    _write(k_gradient, sizes.keys, triton.dot(scores, q, trans_a=True))
+    _write(v_gradient, sizes.keys, triton.dot(dropped, gradient, trans_a=True))
 
 
-def _softmax(queries, keys, real, q, k) -> tuple[Array, Array]:
+def _softmax(sizes: Sizes, real: Any, q: Array, k: Array) -> tuple[Array, Array]:
     """The weights [T, S] before dropout, and which keys each query may attend to. A query without
     any attends uniformly, as in `attend`."""
     row, column = _places((len(q), len(k)))
-    seen = row >= column if real is None else real[...][None, :] != 0
-    scores = triton.dot(q, k, trans_b=True) / math.sqrt(queries[-1])
+    exists = column < sizes.keys[1]
+    seen = row >= column
+    if real is not None:
+        inside = jax.lax.iota(jnp.int32, len(k)) < sizes.keys[1]
+        seen = triton.load(real, mask=inside, other=0)[None, :] != 0
+    scores = triton.dot(q, k, trans_b=True) / math.sqrt(sizes.queries[-1])
     scores = jnp.where(seen, scores, jnp.finfo(jnp.float32).min)
-    scores = jnp.where(column < keys[1], scores, -jnp.inf)
+    scores = jnp.where(exists, scores, -jnp.inf)
     powers = jnp.exp(scores - scores.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True), jnp.broadcast_to(seen, scores.shape)
 
 
-def _kept(rate: float, words: Any, queries: tuple, keys: tuple, weights: Array) -> Array:
+def _kept(sizes: Sizes, words: Any, weights: Array) -> Array:
     """Dropout of the weights, or of their gradient: the bits of a weight depend on its place in
     [B, H, T, S]."""
+    rate = sizes.rate
     if not rate:
         return weights
     row, column = _places(weights.shape)
-    matrix = pl.program_id(0) * queries[2] + pl.program_id(1)
-    place = (matrix * queries[1] + row) * keys[1] + column
+    _, queries, heads, _ = sizes.queries
+    matrix = pl.program_id(0) * heads + pl.program_id(1)
+    place = (matrix * queries + row) * sizes.keys[1] + column
     bits = hashed(place.astype(jnp.uint32), words[0], words[1])
     return jnp.where(bits >= jnp.uint32(round(rate * 2**32)), weights / (1 - rate), 0)
 
@@ -179,9 +202,11 @@ def _places(shape: tuple[int, ...]) -> tuple[Array, Array]:
     return tuple(jax.lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (0, 1))
 
 
-def _read(block: Any, shape: tuple[int, ...]) -> Array:
+def _read(sizes: Sizes, q: Any, k: Any, v: Any, *gradient: Any) -> list[Array]:
     """The rows that exist, then zeros."""
-    return triton.load(block, mask=_exists(block, shape), other=0)
+    shapes = sizes.queries, sizes.keys, sizes.keys, sizes.queries
+    blocks = zip((q, k, v, *gradient), shapes)
+    return [triton.load(block, mask=_exists(block, shape), other=0) for block, shape in blocks]
 
 
 def _write(block: Any, shape: tuple[int, ...], array: Array) -> None:

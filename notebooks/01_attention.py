@@ -77,7 +77,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from notebooks.exercises import check
+from notebooks.exercises import check, check_quiz
 from transformer.config import ModelConfig
 from transformer.model.layers import (
     attention,
@@ -1232,9 +1232,7 @@ solutions = {
     9: (512 // 8, 4 * 512 * 8 * (512 // 8)),
     10: attention_multiplications(3 * 100) / attention_multiplications(100),
 }
-for number, solution in solutions.items():
-    print(f"{number:2}. ", end="")
-    check(quiz[number] if quiz[number] is ... else np.ravel(quiz[number]), np.ravel(solution))
+check_quiz(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

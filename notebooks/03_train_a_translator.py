@@ -162,12 +162,12 @@ assert least < whole[-1] < whole[0]
 # ### Exercise 1: perplexity
 #
 # The perplexity is $\exp(\text{loss})$, where the loss is the cross-entropy without smoothing in
-# nats per token: a model of that perplexity is as uncertain as one that chooses among so many
-# tokens at random. What is the perplexity of a model that gives every one of the $V$ tokens the
-# same probability, and what is its loss?
+# nats per token: a model of that perplexity is as uncertain as one that chooses at random among
+# that number of tokens. What is the perplexity of a model that gives every one of the $V$ tokens
+# the same probability, and what is its loss?
 
 # %% tags=["exercise"]
-from notebooks.exercises import check
+from notebooks.exercises import check, check_quiz
 
 perplexity = ...
 loss = ...
@@ -474,9 +474,7 @@ solutions = {
     ),
     10: -4 / length_penalty(replace(config.decode, normalisation="gnmt", alpha=1.0), 7),
 }
-for number, solution in solutions.items():
-    print(f"{number:2}. {np.ravel(solution)} - ", end="")
-    check(quiz[number] if quiz[number] is ... else np.ravel(quiz[number]), np.ravel(solution))
+check_quiz(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

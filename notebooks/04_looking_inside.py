@@ -69,7 +69,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from notebooks.exercises import check
+from notebooks.exercises import check, check_quiz
 from transformer.data.batching import pad, pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.datasets.phrasebook.grammar import LEXICON
@@ -929,15 +929,15 @@ check(rise_together, loss(without_head(params, *KINDS["cross"], -1, all_heads)) 
 # answers and compares them with yours.
 #
 # 1. How many maps of attention weights, one for each layer and head, does this model have in all?
-# 2. A source of 10 pieces has a translation of 12 pieces. Which shape has a map of
-#    cross-attention?
+# 2. A source of 10 pieces has a translation of 12 pieces, each with its end. Which shape has a map
+#    of cross-attention?
 # 3. How many weights of a map of masked self-attention over 12 pieces are not zero?
 # 4. The scores of a query are 2, 2 and minus infinity. What are its weights?
 # 5. How many numbers has a key of one head of this model?
 # 6. Two embeddings are (3, 4) and (4, 3). What is the cosine of their angle?
 # 7. "man" is (1, 0), "woman" is (0, 0) and "king" is (1, 1). Where would "queen" be, if the
 #    analogy was exact?
-# 8. A neuron has the key (1, -2), the bias 0.5 and the value (2, 4). What does it add to the
+# 8. A neuron has the key (1, -2), the bias 1 and the value (2, 4). What does it add to the
 #    residual stream where the state is (1, 0.25)?
 # 9. The edit adds $u\,\delta^\top$, with $u \cdot k = 1$. How many times is $\delta$ added where
 #    the inner activation is $k / 2$?
@@ -975,13 +975,11 @@ solutions = {
     5: config.model.d_model // config.model.num_heads,
     6: a @ b / np.linalg.norm(a) / np.linalg.norm(b),
     7: np.array([1, 1]) - np.array([1, 0]) + np.array([0, 0]),
-    8: max(0, np.array([1, 0.25]) @ np.array([1, -2]) + 0.5) * np.array([2, 4]),
+    8: max(0, np.array([1, 0.25]) @ np.array([1, -2]) + 1) * np.array([2, 4]),
     9: u @ (k / 2),
     10: sizes[0] / sizes[1],
 }
-for number, solution in solutions.items():
-    print(f"{number:2}. {np.ravel(solution)} - ", end="")
-    check(quiz[number] if quiz[number] is ... else np.ravel(quiz[number]), np.ravel(solution))
+check_quiz(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

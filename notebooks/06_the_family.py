@@ -69,7 +69,7 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
-from notebooks.exercises import check
+from notebooks.exercises import check, check_quiz
 from transformer.interchange.model import load_plain
 from transformer.machine import devices
 from transformer.model.batch import BOS, EOS, Batch
@@ -917,9 +917,7 @@ solutions = {
     9: gpt3.model.d_model / gpt3.model.num_heads,
     10: np.ceil(2 * count(gpt3.model) / 80e9),
 }
-for number, solution in solutions.items():
-    print(f"{number:2}. {np.ravel(solution)} - ", end="")
-    check(quiz[number] if quiz[number] is ... else np.ravel(quiz[number]), np.ravel(solution))
+check_quiz(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

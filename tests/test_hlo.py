@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from benchmarks.hlo import executed, moved, parse, products
+from benchmarks.hlo import collectives, executed, moved, parse, products
 
 N, ROUNDS = 64, 5
 
@@ -166,3 +166,58 @@ def test_memory_on_the_chip_is_no_memory_of_the_device():
         "  ROOT %n = bf16[6,100]{1,0:T(8,128)(2,1)S(1)} negate(%d)"
     )
     assert costs(text) == (0, 1200)
+
+
+WHOLE, PART = "f32[80,10]{1,0}", "f32[10,10]{1,0}"
+FUSED = f"""%all-reduce-scatter (p: f32[80,10]) -> f32[10,10] {{
+  %p = {WHOLE} parameter(0)
+  %r = {WHOLE} all-reduce(%p), channel_id=1
+  %i = s32[] partition-id()
+  ROOT %d = {PART} dynamic-slice(%r, %i, %i)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "body, kind, sent",
+    [
+        (f"ROOT %y = {WHOLE} all-reduce(%w), channel_id=1", "all-reduce", 2 * 7 / 8),
+        (f"ROOT %y = {WHOLE} all-gather(%x), channel_id=1", "all-gather", 7 / 8),
+        (f"ROOT %y = {PART} reduce-scatter(%w), channel_id=1", "reduce-scatter", 7 / 8),
+        (
+            f"%s = (({PART}), {WHOLE}) all-gather-start(%x), channel_id=1\n"
+            f"  ROOT %y = {WHOLE} all-gather-done(%s)",
+            "all-gather",
+            7 / 8,
+        ),
+        (
+            f"%s = (({WHOLE}), {PART}) reduce-scatter-start(%w), channel_id=1\n"
+            f"  ROOT %y = {PART} reduce-scatter-done(%s)",
+            "reduce-scatter",
+            7 / 8,
+        ),
+        (
+            f"%s = ({WHOLE}, {WHOLE}, u32[], u32[]) collective-permute-start(%w), channel_id=1\n"
+            f"  ROOT %y = {WHOLE} collective-permute-done(%s)",
+            "collective-permute",
+            1,
+        ),
+        (
+            f"ROOT %y = {PART} fusion(%w), kind=kCustom, calls=%all-reduce-scatter",
+            "reduce-scatter",
+            7 / 8,
+        ),
+        (  # a TPU's program has parts of one in several fusions
+            f"%z = {PART} fusion(%w), kind=kCustom, calls=%all-reduce-scatter\n"
+            f"  ROOT %y = {PART} fusion(%w), kind=kCustom, calls=%all-reduce-scatter",
+            "reduce-scatter",
+            7 / 8,
+        ),
+    ],
+)
+def test_a_collective_sends_what_a_ring_of_its_devices_does(body, kind, sent):
+    inputs = f"  %w = {WHOLE} parameter(0)\n  %x = {PART} parameter(1)\n  "
+    [found] = collectives(parse(program(inputs + body, FUSED)))
+    assert (found.kind, found.times) == (kind, 1)
+    assert found.sent(8) == pytest.approx(sent * 80 * 10 * 4)
+    assert found.sent(1) == (0 if kind != "collective-permute" else 80 * 10 * 4)

@@ -114,6 +114,17 @@ def test_an_answer_is_right_wrong_or_open(right, wrong, capsys):
         check(wrong, right)
 
 
+def test_all_answers_of_a_quiz_are_compared(capsys):
+    check_quiz = run_path(str(FOLDER / "exercises.py"))["check_quiz"]
+    solutions = {1: 2, 2: (3, 4), 3: ((1, 2), (3, 4)), 4: 5}
+    check_quiz(dict(solutions), solutions)
+    check_quiz({1: ..., 2: (3, ...), 3: ((1, 2), (3, 4)), 4: 5}, solutions)
+    with pytest.raises(AssertionError, match=r"^not yet: 2, 3$"):
+        check_quiz({1: 2, 2: (3, 5), 3: 7, 4: 5}, solutions)
+    said = [line.split(" - ")[1].split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["right"] * 4 + ["open"] * 2 + ["right"] * 3 + ["not yet"] * 2 + ["right"]
+
+
 TRAINED = json.loads((FOLDER / "weights" / "weights.json").read_text(encoding="utf-8"))
 
 

@@ -65,7 +65,10 @@ def test_few_short_sentences_have_one_length():
     few = [[4] * length for length in lengths] * 2
     assert shapes(few) == 1
     assert shapes([*few, [4]]) > 1  # a batch more
+    assert shapes([*few[:-1], [4] * 63]) == 1
     assert shapes([*few[:-1], [4] * 64]) > 1  # with EOS, one token too long
+    many = [[4] * length for length in range(1, 50)]
+    assert len(batches_of(many, [[]] * 49, [[]] * 49, rows=49)) == 1  # not cut by lengths
 
 
 def test_shares_are_of_about_as_many_tokens_and_begin_with_the_longest():

@@ -100,11 +100,12 @@ def longest_output(
 
 
 def cut_into_batches(
-    settings: DecodeConfig, sources: list[list[int]], order: list[int]
+    settings: DecodeConfig, sources: list[list[int]], order: list[int], least: int = 0
 ) -> list[list[int]]:
     """`order`, longest last, cut into batches: smaller ones of long sentences.
 
-    A batch of MANY sentences ends where the next one would be padded to another length.
+    A batch of MANY sentences ends where the next one would be padded to another length; all are
+    padded to the length of `least` tokens at least.
     """
     batches: list[list[int]] = []
     capacity = settings.batch_sentences * 128
@@ -112,7 +113,7 @@ def cut_into_batches(
         rows = settings.batch_sentences
         while rows > 1 and rows * len(sources[order[min(rows, len(order)) - 1]]) > capacity:
             rows //= 2
-        lengths = [_padded_length(sources[i]) for i in order[:rows]]
+        lengths = [_padded_length(max(least, len(sources[i]))) for i in order[:rows]]
         rows = next((n for n in range(MANY, len(lengths)) if lengths[n] > lengths[n - 1]), rows)
         batches.append(order[:rows])
         order = order[rows:]
@@ -127,7 +128,7 @@ def pad_batch(
 ) -> Int[np.ndarray, "B S"]:
     """A table of one of few shapes: the rows a power of two, the length one of LENGTHS that holds
     the longest sentence, and `least` tokens."""
-    length = round_up(max(least, *map(len, sources)) + 1, LENGTHS)
+    length = max(_padded_length(max(map(len, sources))), _padded_length(least))
     length = min(length, last_position(models))
     rows = min(power_of_two(len(sources)), settings.batch_sentences)
     return pad_sources(sources, rows, length)
@@ -147,7 +148,7 @@ def search_batches(
     if least >= SHORT or len(order) > FEW_BATCHES * settings.batch_sentences:
         least = 0
     batches = []
-    for numbers in cut_into_batches(settings, sources, order):
+    for numbers in cut_into_batches(settings, sources, order, least):
         source = pad_batch(models, settings, [sources[n] for n in numbers], least)
         given, prefix = [prefixes[n] for n in numbers], None
         if longest := max(map(len, given)):
@@ -219,9 +220,9 @@ def teacher_forced_batches(
         yield numbers, source, pad([targets[number] for number in numbers], len(source), length)
 
 
-def _padded_length(source: list[int]) -> int:
-    """The length, EOS included, that a sentence is padded to."""
-    return round_up(len(source) + 1, LENGTHS)
+def _padded_length(tokens: int) -> int:
+    """The length, EOS included, that a sentence with this number of tokens is padded to."""
+    return round_up(tokens + 1, LENGTHS)
 
 
 def round_up(length: int, lengths: Sequence[int]) -> int:
