@@ -14,7 +14,6 @@ from jaxtyping import Bool, Int, Shaped
 
 from transformer.config import DecodeConfig, ModelConfig
 from transformer.data.batching import pad, pad_sources
-from transformer.data.buckets import FEW_BATCHES
 from transformer.decoding.terms import COUNTS, Term, TermTable
 from transformer.decoding.terms import LENGTHS as TERM_LENGTHS
 from transformer.model.batch import PAD
@@ -31,8 +30,9 @@ LONGEST = 2**31 - 1
 MANY = 32
 """Sentences that make it worth to end a batch, rather than pad all of them to a longer shape."""
 
-SHORT = 64
-"""Tokens, EOS included, of the longest of a few sentences that are all padded to one length."""
+FEW_BATCHES, SHORT = 4, 64
+"""Sentences that fit into this many batches, and have at most this many tokens, EOS included, are
+all padded to one length: others would take longer to compile than they save."""
 
 
 class SearchInput(NamedTuple):
