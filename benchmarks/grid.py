@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -156,6 +156,11 @@ class Training:
             compiled = pool.map(partial(self._compile, states), shapes)
             self.programs = dict(zip(shapes, compiled))
 
+    @cached_property
+    def test_pairs(self) -> list[tuple[str, str]]:
+        """The test set, read once."""
+        return list(read_pairs(self.config.data, "test"))
+
     def states(self, variants: Sequence[Config]) -> TrainState:
         """The states of all variants, along a leading axis."""
         seeds = np.array([one.train.seed for one in variants], np.uint32)
@@ -183,9 +188,8 @@ class Training:
             jax.block_until_ready(states)
             seconds += time.perf_counter() - began
             print(f"{step:,} updates, {1000 * seconds / step:.2f} ms each", flush=True)
-            results = jax.jit(jax.vmap(lambda state: state.result))(states)
             for place in ending:
-                scores = self.scores(at(results, place), test)
+                scores = self.scores(at(states, place).result, test)
                 found[place] = Outcome(variants[place], scores)
             began = time.perf_counter()
         return [found[place] for place in range(len(variants))]
@@ -212,9 +216,7 @@ class Training:
             greedy = replace(config.decode, beam_size=1)
             found |= self._bleu(params, data.validation.pairs, greedy, "")
         if test and data.validation.pairs:
-            found |= self._bleu(
-                params, list(read_pairs(config.data, "test")), config.decode, "test "
-            )
+            found |= self._bleu(params, self.test_pairs, config.decode, "test ")
         return found
 
     def _bleu(self, params, pairs, settings, prefix) -> dict[str, float]:
@@ -241,9 +243,9 @@ def translated(
     return tokenizers.target.decode(best)
 
 
-def at(params: Params, place: int) -> Params:
-    """The parameters of one of several models."""
-    return jax.tree.map(lambda leaf: leaf[place], params)
+def at(states: TrainState, place: int) -> TrainState:
+    """One of several states."""
+    return jax.tree.map(lambda leaf: leaf[place], states)
 
 
 def shape_of(batch: Batch) -> tuple:

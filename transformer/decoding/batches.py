@@ -128,8 +128,8 @@ def pad_batch(
 ) -> Int[np.ndarray, "B S"]:
     """A table of one of few shapes: the rows a power of two, the length one of LENGTHS that holds
     the longest sentence, and `least` tokens."""
-    length = max(_padded_length(max(map(len, sources))), _padded_length(least))
-    length = min(length, last_position(models))
+    longest = max(least, *map(len, sources))
+    length = min(_padded_length(longest), last_position(models))
     rows = min(power_of_two(len(sources)), settings.batch_sentences)
     return pad_sources(sources, rows, length)
 
