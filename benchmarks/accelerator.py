@@ -10,12 +10,10 @@ Training: the models of configs/wmt14_base.py and wmt14_big.py (vocabulary 37,00
 32 source and 32 target tokens a sentence, nothing padded, label smoothing 0.1, Adam; on both sides
 biases in attention, and dropout 0.1 on sums of embeddings and positions, on sublayer outputs, on
 attention weights and inside the feed-forward layers. Ours keeps parameters and Adam's moments in
-float32 and multiplies in bfloat16, as those configs say; "short kernel" is the same with the
-attention of short_attention.py, which is not a part of the project yet. The peer is
-torch.nn.TransformerEncoder and TransformerDecoder (scaled_dot_product_attention) in float32 under
-bfloat16 autocast, forward pass and loss compiled by torch.compile for the one shape, fused Adam.
-The losses of the first update, from the same weights, stand in the table: they differ by what
-dropout drops.
+float32 and multiplies in bfloat16, as those configs say. The peer is torch.nn.TransformerEncoder
+and TransformerDecoder (scaled_dot_product_attention) in float32 under bfloat16 autocast, forward
+pass and loss compiled by torch.compile for the one shape, fused Adam. The losses of the first
+update, from the same weights, stand in the table: they differ by what dropout drops.
 
 A batch that does not fit into the device's memory passes in 2, 4, ... parts, whose gradients are
 added up. Each measurement has a process of its own, so that the memory is its own too; the peak
@@ -38,7 +36,6 @@ import importlib.util
 import itertools
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -59,7 +56,6 @@ from benchmarks.measure import (
 )
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, Shape, model_config
-from benchmarks.short_attention import in_short_kernel
 from benchmarks.work import step_operations
 from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig, TrainConfig
@@ -124,8 +120,7 @@ def main(words: list[str]) -> None:
         command = replace(command, tokens=(512, 1024), sentences=(1, 4), lengths=(8,), rounds=2)
         kind += ", tiny shapes: only a trial of the script, its numbers mean nothing"
     objection = torch_objection(backend)
-    contestants = {"ours": "jax", "short kernel": "jax"}
-    contestants |= {} if objection else {"torch": "torch"}
+    contestants = {"ours": "jax"} | ({} if objection else {"torch": "torch"})
     print(f"{kind}\n{machine()}\n{versions(*dict.fromkeys(contestants.values()))}{objection}")
     sold = next((peak for name, peak in PEAKS.items() if name in kind), 0)
     product = in_own_process(product_speed, 512 if tiny else 8192)
@@ -214,8 +209,7 @@ def measure_in_parts(
 def measure_training(command: Accelerator, name: str, config: Config, sentences: int) -> Measured:
     build = torch_updates if name == "torch" else our_updates
     run = build(config, full_batch(sentences, LENGTH, LENGTH, config.model.target_vocab_size))
-    with in_short_kernel() if name == "short kernel" else nullcontext():
-        loss, first = timed(run, 1)
+    loss, first = timed(run, 1)
     timing = alternate({"": lambda: run(REPETITIONS)}, command.rounds, warmup=1)[""]
     return Measured(timing.median / REPETITIONS, first, device_peak(name), loss)
 

@@ -4,30 +4,28 @@
     python -m benchmarks.attention --lengths 32 --tokens 512 --rounds 2      tries the script
 
 Needs nothing besides the project. On an NVIDIA GPU with bfloat16 one contestant is cuDNN's flash
-attention; it has no dropout in JAX, and takes no 32-bit numbers. Another is the kernel of
-short_attention.py, which has dropout, for at most 64 tokens. So this tells whether a fused kernel
-behind `attend` would pay: where no attention weights are asked for.
+attention; it has no dropout in JAX, and takes no 32-bit numbers. So this tells whether a fused
+kernel behind `attend` would pay: where no attention weights are asked for and none are dropped.
 
 Heads are those of the paper's base model (8 of 64), as many sentences as make `tokens` tokens. The
-mask is a decoder's: causal. A repetition is the gradient, for queries, keys and values, of the sum
-of the output, weighted at random; all are [B, T, H, K] as projections leave them. Before anything
-is timed, the gradients are compared with those of `attend` in float32, and the largest difference
-is printed.
+mask is a decoder's: causal, and no sentence looks at padding (the last quarter of each). A
+repetition is the gradient, for queries, keys and values, of the sum of the output, weighted at
+random; all are [B, T, H, K] as projections leave them. Before anything is timed, the gradients are
+compared with those of `attend` in float32, and the largest difference is printed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from benchmarks.measure import alternate, machine, milliseconds, parse_lists, table, timed, versions
-from benchmarks.short_attention import SHORT, attend_shortly
 from transformer.commands.program import run_command
-from transformer.config.settings import Count, Fraction, Positive
+from transformer.config.settings import Count, Positive
 from transformer.machine import devices
 from transformer.model.layers import attend, causal_mask
 
@@ -43,8 +41,6 @@ class Attention:
     """Tokens of a sentence."""
     tokens: Count = 0
     """Tokens together; 0: 25,000 on an accelerator, 2,048 on a CPU."""
-    dropout: Fraction = 0.0
-    """Rate of dropout on the weights; those of jax.nn have none, and are left out."""
     rounds: Positive = 20
     """Repetitions that are timed."""
 
@@ -57,24 +53,23 @@ def main(words: list[str]) -> None:
     print(f"{machine()}\n{devices.describe()}, {dtype.__name__}\n{versions('jax')}\n")
     rows = []
     for length in command.lengths:
-        rows += compare(command, max(1, tokens // length), length, dtype)
+        rows += compare(max(1, tokens // length), length, dtype, command.rounds)
     print(f"\n{command.rounds} rounds, contestants in turn\n\n{table(rows)}")
 
 
-def compare(command: Attention, sentences: int, length: int, dtype: Any) -> list[dict[str, str]]:
+def compare(sentences: int, length: int, dtype: Any, rounds: int) -> list[dict[str, str]]:
     """A row for each contestant; ours is the first."""
     keys = jax.random.split(jax.random.key(length), 4)
     shape = (sentences, length, HEADS, WIDTH)
     *qkv, weight = (jax.random.normal(key, shape, dtype) for key in keys)
-    mask = causal_mask(length)
-    known = contestants(dtype, length, command.dropout)
-    expected = both_ways(known["ours"])([x.astype(jnp.float32) for x in qkv], weight, mask)
+    mask = causal_mask(length) & (jnp.arange(length) < filled(length))
+    expected = both_ways(ours)([x.astype(jnp.float32) for x in qkv], weight, mask)
     runs, first = {}, {}
-    for name, attention in known.items():
+    for name, attention in contestants(dtype).items():
         runs[name] = partial(finished, both_ways(attention), qkv, weight, mask)
         found, first[name] = timed(runs[name])
         print(f"{length} tokens, {name}: largest difference {difference(found, expected):.1e}")
-    timings = alternate(runs, command.rounds)
+    timings = alternate(runs, rounds)
     return [
         {
             "tokens": str(length),
@@ -88,33 +83,41 @@ def compare(command: Attention, sentences: int, length: int, dtype: Any) -> list
     ]
 
 
-def contestants(dtype: Any, length: int, dropout: float) -> dict[str, Callable[..., Array]]:
-    """Functions of q, k, v [B, T, H, K] and a causal mask; each only where it can run."""
-    has_kernels = jax.default_backend() == "gpu" and dtype == jnp.bfloat16
-    found = {"ours": partial(ours, dropout)}
-    if has_kernels and length <= SHORT:
-        found["short_attention.py"] = partial(short, dropout)
-    if not dropout:
-        found["jax.nn, xla"] = partial(fused, "xla")
-    if has_kernels and not dropout:
-        found["jax.nn, cudnn"] = partial(fused, "cudnn")
+def filled(length: int) -> int:
+    """Tokens of a sentence that are not padding."""
+    return max(1, length * 3 // 4)
+
+
+def contestants(dtype: Any) -> dict[str, Callable[..., Array]]:
+    """Functions of q, k, v [B, T, H, K] and a mask; cuDNN's only where it can run."""
+    found = {"ours": ours, "jax.nn, xla": xla}
+    if jax.default_backend() == "gpu" and dtype == jnp.bfloat16:
+        found["jax.nn, cudnn"] = cudnn
     return found
 
 
-def ours(dropout: float, q: Array, k: Array, v: Array, mask: Array) -> Array:
+def ours(q: Array, k: Array, v: Array, mask: Array) -> Array:
     """`attend`, between the transpositions of `multi_head_attention`."""
-    heads = q.swapaxes(1, 2), k.transpose(0, 2, 3, 1), v.swapaxes(1, 2)
-    values, _ = attend(*heads, mask, None, dropout, jax.random.key(0))
+    values, _ = attend(q.swapaxes(1, 2), k.transpose(0, 2, 3, 1), v.swapaxes(1, 2), mask)
     return values.swapaxes(1, 2)
 
 
-def short(dropout: float, q: Array, k: Array, v: Array, mask: Array) -> Array:
-    """The kernel, with the same weights dropped."""
-    return attend_shortly(dropout, q, k, v, None, jax.random.bits(jax.random.key(0), (2,)))
+def xla(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="xla")
 
 
-def fused(implementation: Literal["xla", "cudnn"], q: Array, k: Array, v: Array, mask: Array):
-    return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=implementation)
+def cudnn(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    """The same mask given as lengths: a boolean mask would get a gradient."""
+    lengths = jnp.full(len(q), filled(q.shape[1]))
+    return jax.nn.dot_product_attention(
+        q,
+        k,
+        v,
+        is_causal=True,
+        query_seq_lengths=jnp.full_like(lengths, q.shape[1]),
+        key_value_seq_lengths=lengths,
+        implementation="cudnn",
+    )
 
 
 def both_ways(attention: Callable[..., Array]) -> Callable[..., Any]:

@@ -154,12 +154,8 @@ def random_bits(words: UInt[Array, "2"], shape: tuple[int, ...]) -> UInt[Array, 
     The mixing constants are those of "lowbias32" (https://nullprogram.com/blog/2018/07/31/). Unlike
     threefry's, these bits are computed inside the operation that uses them.
     """
-    return hashed(jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape), *words)
-
-
-def hashed(index: UInt[Array, "..."], first: Array, second: Array) -> UInt[Array, "..."]:
-    """The hash of `random_bits`, of an index and two words."""
-    bits = index + first
+    counter = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    bits = counter + words[0]
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
-    bits = ((bits ^ (bits >> 15)) + second) * jnp.uint32(0x846CA68B)
+    bits = ((bits ^ (bits >> 15)) + words[1]) * jnp.uint32(0x846CA68B)
     return bits ^ (bits >> 16)
