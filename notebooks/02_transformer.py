@@ -70,7 +70,7 @@ import numpy as np
 import optax
 from matplotlib.patches import Rectangle
 
-from notebooks.exercises import check
+from notebooks.exercises import check, check_each
 from transformer.config import Config, DecodeConfig, ModelConfig, OptimizerConfig
 from transformer.config.files import load_config
 from transformer.data.corpus import read_pairs
@@ -105,7 +105,10 @@ np.set_printoptions(precision=3, suppress=True, linewidth=100)
 # A vocabulary of whole words gives short sequences, but it lacks most of the words of a language.
 # Characters can spell every word, but the sequences are long, and a single character means little.
 # Subwords (section 5.1) are a compromise: frequent words stay whole, rare words are split into
-# pieces. We train all three kinds on the same sentences; `▁` stands for a blank.
+# pieces. The paper's kind are those of byte pair encoding (BPE): it begins with single characters,
+# and merges again and again the two neighbours that are most frequent in the training text. From
+# "low lower lowest" it merges l + o, then lo + w, and then e is frequent after low, and so on. We
+# train all three kinds on the same sentences; `▁` stands for a blank.
 
 # %%
 data = load_config("configs/quickstart.py").data
@@ -123,7 +126,18 @@ for kind, tokenizer in tokenizers.items():
     print("   ", *tokenizer.pieces(ids))
 assert unknown["word"] > 0 and unknown["bpe"] == unknown["char"] == 0
 
+misspelt = "Tomorow teh woman sees the dog."
+missing = {kind: t.encode([misspelt])[0].count(UNK) for kind, t in tokenizers.items()}
+print("unknown in a text with two misspelt words:", missing)
+assert missing["word"] >= 2 and missing["bpe"] == missing["char"] == 0
+seen = sum(source in set(english) for source, _ in islice(read_pairs(data, "test"), 1000))
+print(f"{seen} of 1,000 new sentences are among the {len(english):,} that the vocabularies know")
+assert seen == 0
+
 # %% [markdown]
+# A misspelt word is unknown to the vocabulary of words; the others spell it. And a vocabulary whose
+# entries are whole sentences would know none of the new ones.
+#
 # Small pieces make long sequences, and the cost of attention grows with the square of the length:
 
 # %%
@@ -206,10 +220,13 @@ axes.axis("off")
 plt.show()
 
 # %% [markdown]
-# Dashed orange lines are residual connections: they carry the input of a sublayer around it, and
+# Orange lines are residual connections: they carry the input of a sublayer around it, and
 # "add & norm" adds it to the output, LayerNorm(x + Sublayer(x)). The right column is what each of
 # the three attention boxes does. In self-attention queries and keys come from the same side, so
 # T = S; in cross-attention queries come from the decoder, and keys and values from the memory.
+# (Training adds **dropout**, section 5.4: it sets random numbers of the embeddings and of each
+# sublayer's output to zero, others in each update, so that no number is relied upon too much. In
+# this notebook its rate is 0.)
 #
 # Now with real arrays: a small model with random weights, and one sentence pair.
 #
@@ -264,6 +281,33 @@ show("embeddings · sqrt(D) + positions [B, S, D]", x)
 mask = layers.padding_mask(batch.source)
 assert mask.all()
 show("padding mask [B, 1, 1, S]", mask)
+
+# %% [markdown]
+# Does the sum mix up tokens and positions? The vector of a position is a little shorter than the
+# scaled row of a token. If a space has few dimensions, the sum is often closer to the row of
+# another token; in 64 dimensions random vectors are nearly orthogonal, and every token can be told
+# from its sum with any of 40 positions:
+
+
+# %%
+def recognised(width, count=500):
+    """The share of random rows that are the nearest to their own sum with each of 40 positions."""
+    rows = np.random.default_rng(width).normal(size=(count, width))  # sqrt(D) times N(0, 1/D)
+    waves = np.asarray(layers.sinusoids(jnp.arange(40), width))
+    sums = (rows[:, None] + waves).reshape(-1, width)
+    nearest = (sums @ rows.T - (rows**2).sum(1) / 2).argmax(1)
+    return (nearest.reshape(count, 40) == np.arange(count)[:, None]).mean()
+
+
+share_by_width = {width: recognised(width) for width in (2, 4, 8, 16, 32, 64)}
+print("tokens recognised:", *(f"{share:.0%} of width {w}" for w, share in share_by_width.items()))
+assert sorted(share_by_width.values()) == [*share_by_width.values()]
+assert share_by_width[2] < 0.05 and share_by_width[64] > 0.99
+length_of_position = np.linalg.norm(layers.sinusoids(jnp.arange(40), D), axis=-1)
+length_of_token = np.linalg.norm(math.sqrt(D) * table, axis=-1).mean()
+np.testing.assert_allclose(length_of_position, math.sqrt(D / 2), rtol=1e-4)  # 1 for each pair
+print(f"length of a position {length_of_position[0]:.2f}, of a token {length_of_token:.2f} (mean)")
+assert length_of_position[0] < 0.8 * length_of_token
 
 # %% [markdown]
 # ### Self-attention
@@ -321,7 +365,36 @@ show("add & norm [B, S, D]", added)
 
 # %% [markdown]
 # Mean and variance are taken over the D numbers of one token: other tokens, and other sentences of
-# the batch, have no influence (in batch normalisation they do). Section 4 checks it.
+# the batch, have no influence. In batch normalisation they have: it takes them over the batch.
+#
+# The gradient is normalised as well (Xu et al., 2019, https://arxiv.org/abs/1911.07013): on its way
+# back through the norm it gets the mean 0, it becomes orthogonal to the normalised vector, and it
+# is divided by $\sigma$. A vector that is ten times as long receives a tenth of the gradient.
+
+# %%
+plain_norm = Norm(jnp.ones(D), jnp.zeros(D))
+five = jax.random.normal(jax.random.key(3), (5, D))
+changed = five.at[4].set(0.5)
+
+
+def layer_normed(x):
+    return layers.layer_norm(config, plain_norm, x[None])[0]
+
+
+def batch_normed(x):
+    return (x - x.mean(0)) / x.std(0)
+
+
+np.testing.assert_allclose(layer_normed(changed)[:4], layer_normed(five)[:4], atol=1e-6)
+assert not np.allclose(batch_normed(changed)[:4], batch_normed(five)[:4], atol=0.1)
+
+wanted = jax.random.normal(jax.random.key(4), (5, D))
+normalised, backwards = jax.vjp(layer_normed, five)
+_, backwards_of_long = jax.vjp(layer_normed, 10 * five)
+[gradient], [gradient_of_long] = backwards(wanted), backwards_of_long(wanted)
+np.testing.assert_allclose(gradient.mean(-1), 0, atol=1e-5)
+np.testing.assert_allclose((gradient * normalised).sum(-1), 0, atol=1e-4)
+np.testing.assert_allclose(gradient_of_long, gradient / 10, atol=1e-5)
 
 # %% [markdown]
 # ### Exercise 1: layer normalisation in numpy
@@ -337,8 +410,11 @@ def my_layer_norm(x, gain, bias, epsilon=1e-6):
 
 rows = np.random.default_rng(0).normal(2, 3, (5, D))
 gain, bias = np.linspace(0.5, 1.5, D), np.linspace(-1, 1, D)
-expected = layers.layer_norm(config, Norm(gain, bias), jnp.asarray(rows)[None])[0]
-check(my_layer_norm(rows, gain, bias), expected)
+normed_rows = layers.layer_norm(config, Norm(gain, bias), jnp.asarray(rows)[None])[0]
+tiny = rows / 1000  # here epsilon counts
+normed_tiny = layers.layer_norm(config, Norm(gain, bias), jnp.asarray(tiny)[None])[0]
+check(my_layer_norm(rows, gain, bias), normed_rows)
+check(my_layer_norm(tiny, gain, bias), normed_tiny)
 
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
@@ -349,13 +425,15 @@ def my_layer_norm(x, gain, bias, epsilon=1e-6):
     return gain * (x - mean) / np.sqrt(variance + epsilon) + bias
 
 
-check(my_layer_norm(rows, gain, bias), expected)
+check(my_layer_norm(rows, gain, bias), normed_rows)
+check(my_layer_norm(tiny, gain, bias), normed_tiny)
 
 # %% [markdown]
 # ### The feed-forward network
 #
 # Equation 2 (`layers.feed_forward`): two linear transformations, and between them all negative
-# numbers become 0. It is applied to each position alone, with the same weights.
+# numbers become 0. It is applied to each position alone, with the same weights. Without the maximum
+# the whole would be linear, one matrix; the maximum makes it non-linear.
 #
 # $$\mathrm{FFN}(x) = \max(0,\ x W_1 + b_1)\, W_2 + b_2$$
 
@@ -365,6 +443,21 @@ w = jax.tree.map(np.asarray, first.feed_forward)
 by_formula = np.maximum(0, added @ w.w_1 + w.b_1) @ w.w_2 + w.b_2
 np.testing.assert_allclose(inner, by_formula, atol=1e-5)
 show("feed-forward [B, S, D]", inner)
+a, b = np.asarray(normalised)[:2]
+
+
+def with_maximum(x):
+    return np.maximum(0, x @ w.w_1) @ w.w_2
+
+
+def without_maximum(x):
+    return x @ w.w_1 @ w.w_2
+
+
+assert not np.allclose(with_maximum(a + b), with_maximum(a) + with_maximum(b), atol=0.1)
+np.testing.assert_allclose(
+    without_maximum(a + b), without_maximum(a) + without_maximum(b), atol=1e-4
+)
 layer_1 = layers.layer_norm(config, first.feed_forward_norm, added + inner)
 show("add & norm: the first encoder layer", layer_1)
 
@@ -373,7 +466,13 @@ show("add & norm: the first encoder layer", layer_1)
 #
 # The second layer is the same again with weights of its own. A layer of the decoder has two more
 # things: a causal mask, which hides later positions, and cross-attention, whose queries come from
-# the target and whose keys and values come from the encoder. `run_layer` is a layer of either kind:
+# the target and whose keys and values come from the encoder: with the decoder's vectors $y$ and the
+# memory $m$, the encoder's output,
+#
+# $$Q = y\, W^Q, \qquad K = m\, W^K, \qquad V = m\, W^V.$$
+#
+# `run_layer` is a layer of either kind. `context_of` gives it the mask, and `layer_memory` computes
+# keys and values of the memory, once for all target tokens:
 
 # %%
 context = model.context_of(mask)  # positions, and which keys each query may attend to
@@ -398,9 +497,9 @@ assert (np.triu(weights.own, 1) == 0).all()  # no weight on later positions
 # %% [markdown]
 # ### Exercise 2: the causal mask
 #
-# Write the mask of section 3.2.3 for `length` positions: an array of booleans of shape [T, T], true
-# where the query (row) may attend to the key (column). You will see which triangle it is, and that
-# the diagonal belongs to it: a position attends to itself.
+# Write the mask of section 3.2.3 for `length` positions: an array of shape [T, T], true (or 1)
+# where the query (row) may attend to the key (column), and false (or 0) elsewhere. You will see
+# which triangle it is, and that the diagonal belongs to it: a position attends to itself.
 
 
 # %% tags=["exercise"]
@@ -444,10 +543,16 @@ print("model.predict: the same", logits.shape, "logits")
 # ## 4. The residual stream
 #
 # A sublayer does not replace x, it adds to it. So there is a direct path from the embeddings to the
-# top, and gradients flow back along it. How much is left of the embeddings after each layer, with
+# top, and gradients flow back along it: the gradient of $x + f(x)$ is the gradient that arrives,
+# unchanged, plus what comes through $f$. How much is left of the embeddings after each layer, with
 # and without the additions? Here is an encoder of 24 layers with random weights, normalised before
-# each sublayer (section 6 says more about that). The plot shows the cosine of each position's
-# vector and its embedding, averaged over the positions.
+# each sublayer (pre-norm; section 6 says more about that):
+#
+# $$x' = x + \mathrm{Attention}(\mathrm{LayerNorm}(x)), \qquad
+# x'' = x' + \mathrm{FFN}(\mathrm{LayerNorm}(x'))$$
+#
+# The plot shows the cosine of each position's vector and its embedding, averaged over the
+# positions.
 
 # %%
 deep = replace(config, encoder_layers=24, decoder_layers=0, norm="pre")
@@ -490,6 +595,48 @@ plt.show()
 assert min(kept["with residual connections"]) > 0.15
 assert max(np.abs(kept["without"][1:])) < 0.2
 
+layer = unstack(deep_params.encoder)[0]
+normed = layers.layer_norm(deep, layer.self_attention_norm, start)
+kv = layers.key_value(layer.self_attention, normed)
+half_way = start + layers.multi_head_attention(layer.self_attention, normed, kv, mask)[0]
+by_steps = half_way + layers.feed_forward(
+    deep, layer.feed_forward, layers.layer_norm(deep, layer.feed_forward_norm, half_way)
+)
+np.testing.assert_allclose(model.run_layer(deep, layer, start, context)[0], by_steps, atol=1e-5)
+
+# %% [markdown]
+# And the gradients? For one sublayer, and for all 24 layers:
+
+
+# %%
+def sublayer(x):
+    return layers.feed_forward(deep, layer.feed_forward, x)
+
+
+def arriving(function):
+    """The gradient with respect to `start`, where `ones` arrives at the output."""
+    ones = jnp.ones_like(start)
+    return jax.jit(lambda x: jax.vjp(function, x)[1](ones)[0])(start)
+
+
+np.testing.assert_allclose(arriving(lambda x: x + sublayer(x)), 1 + arriving(sublayer), atol=1e-4)
+
+
+def through_all(one_layer):
+    return lambda x: jax.lax.scan(
+        lambda x, layer: (one_layer(layer, x), None), x, deep_params.encoder.layers
+    )[0]
+
+
+adding = through_all(lambda layer, x: model.run_layer(deep, layer, x, context)[0])
+replacing = through_all(without_residual)
+sizes = {
+    "with residual connections": float(jnp.linalg.norm(arriving(adding))),
+    "without": float(jnp.linalg.norm(arriving(replacing))),
+}
+print("norm of the gradient of the embeddings:", {n: f"{size:.2g}" for n, size in sizes.items()})
+assert sizes["with residual connections"] > 10 * sizes["without"]
+
 # %% [markdown]
 # ### Only attention moves information between positions
 #
@@ -522,7 +669,8 @@ assert changed["attention"] == list(range(start.shape[1]))
 # ## 5. Positions: sinusoids
 #
 # Attention does not see order (`01_attention`), so section 3.5 adds a vector for each position:
-# pairs of sine and cosine, from fast waves to slow ones (`layers.sinusoids`).
+# pairs of sine and cosine, from fast waves to slow ones (`layers.sinusoids`). They are like the
+# digits of a binary number, of which the last changes at every step, and the others more slowly.
 #
 # $$\mathrm{PE}(p, 2i) = \sin\!\left(\frac{p}{10000^{2i/D}}\right), \qquad
 # \mathrm{PE}(p, 2i + 1) = \cos\!\left(\frac{p}{10000^{2i/D}}\right)$$
@@ -540,6 +688,9 @@ for dimension, colour, style in zip((0, 10, 20, 30), colours, styles):
 right.set(xlabel="position (tokens)", ylabel="value", title="four of the waves")
 right.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
+changes = (np.diff(np.sign(encoding[:, ::2]), axis=0) != 0).sum(0)
+print("changes of sign in 100 positions, for dimensions 0, 10, 20, 30:", changes[[0, 5, 10, 15]])
+assert (np.diff(changes) <= 0).all() and changes[0] > 30 * changes[-1]
 
 # %% [markdown]
 # ### Exercise 3: sinusoids in numpy
@@ -599,8 +750,10 @@ for k in (1, 5, 30):
     print(f"k = {k:2}: the largest error is {error:.1e}, at {len(encoding) - k} positions")
 
 # %% [markdown]
-# So a head can learn to attend to the token three positions back, at every position. The product
-# of two encodings depends on their distance alone, and is largest at distance 0:
+# So a head can learn to attend to the token three positions back, at every position: if
+# $W^Q (W^K)^\top$ contains the matrix of $k = -3$, the query of $p$ is most like the key of
+# $p - 3$. The product of two encodings depends on their distance alone, since
+# $\sin a \sin b + \cos a \cos b = \cos(a - b)$, and is largest at distance 0:
 
 # %%
 products = encoding @ encoding.T / (width / 2)
@@ -608,10 +761,13 @@ plt.plot(np.arange(-50, 50), products[50], label="from position 50")
 plt.plot(np.arange(-20, 80), products[20], "--", label="from position 20")
 plt.xlabel("distance (tokens)")
 plt.ylabel("product (1 at the same position)")
+plt.title("Product of two encodings")
 plt.legend()
 plt.show()
 np.testing.assert_allclose(products[50, 30:], products[20, :70], atol=1e-4)
 assert (products.argmax(1) == np.arange(100)).all()
+three_back = (encoding @ shift(-3) @ encoding.T).argmax(1)
+assert (three_back[3:] == np.arange(97)).all()
 
 # %% [markdown]
 # ### Learned and relative positions
@@ -644,10 +800,45 @@ draw_weights(right, weights[0, 0], range(8), range(8), "attention weights, 0 (wh
 right.set(xlabel="key (position)", ylabel="query (position)")
 plt.show()
 np.testing.assert_allclose(np.diagonal(weights[0, 0], -1), 1, atol=1e-3)
+for offset in range(-7, 8):
+    assert np.unique(np.diagonal(bias[0, 0], offset)).size == 1
+left.set_xticks(range(8))
 
 # %% [markdown]
 # (The first token has no token before it. The causal mask leaves it only itself.)
 #
+# A fragment from the middle of a text therefore gets the same scores wherever it stands, which is
+# not so with sinusoids that are added. A third way, rotary positions, rotates queries and keys by
+# an angle that grows with the position (Su et al., 2021; `layers.rotated`). Their product then
+# depends on the distance alone, and the values are left as they are.
+
+# %%
+learned = init_params(replace(config, positions="learned", max_positions=32), jax.random.key(0))
+positions_table = learned.embedding.source_positions
+assert positions_table.shape == (32, D)  # positions from 32 on have no row
+
+fragment = jnp.arange(6)
+start_of_text, middle = (
+    layers.offset_bias(numbers, model.offsets_between(at[None], at[None]))
+    for at in (fragment, fragment + 3)
+)
+np.testing.assert_array_equal(start_of_text, middle)
+assert not np.allclose(layers.sinusoids(fragment, D), layers.sinusoids(fragment + 3, D), atol=0.1)
+
+query, key = jax.random.normal(jax.random.key(5), (2, 1, 1, 1, 8))
+
+
+def rotary_score(at_query, at_key):
+    rotated = (layers.rotated(x, jnp.array([[p]])) for x, p in ((query, at_query), (key, at_key)))
+    return float(jnp.vdot(*rotated))
+
+
+print("scores at distance 2:", [round(rotary_score(p + 2, p), 4) for p in (0, 3, 50)])
+print("scores at distance 5:", [round(rotary_score(p + 5, p), 4) for p in (0, 3, 50)])
+np.testing.assert_allclose(rotary_score(52, 50), rotary_score(2, 0), rtol=1e-3)
+assert abs(rotary_score(5, 0) - rotary_score(2, 0)) > 0.1
+
+# %% [markdown]
 # ### A head that copies the token before
 #
 # What is such a head good for? Let the first half of the residual stream hold the token's own
@@ -685,6 +876,14 @@ own, before = read(stream[0, :, :half]), read(stream[0, :, half:])
 for name, found in {"first half": own, "second half": before}.items():
     print(f"{name:11}", *tokenizer.pieces(found[:12]))
 assert own == ids and before == [ids[0], *ids[:-1]]
+
+# A head that looks at the token after would read the answer that it has to predict. With the causal
+# mask it cannot.
+ahead = replace(copying, offset_bias=numbers[:, ::-1])
+peeped, _ = layers.multi_head_attention(ahead, stream, kv, np.ones_like(causal), distances)
+assert read(peeped[0, :-1, half:]) == ids[1:]
+hidden, _ = layers.multi_head_attention(ahead, stream, kv, causal, distances)
+assert read(hidden[0, :-1, half:]) != ids[1:]
 
 # %% [markdown]
 # The stream now carries two tokens: its own, unchanged, and the one before, which later layers can
@@ -733,7 +932,10 @@ for (norm, size), marker in zip(sizes.items(), "os"):
     plt.semilogy(range(1, 25), size, f"{marker}-", label=f"{norm}-norm")
     print(f"{norm}-norm: top layer {size[-1]:.1e}, bottom layer {size[0]:.1e}")
 plt.xlabel("encoder layer (24 is the top)")
-plt.ylabel("norm of the gradient of W_1")
+plt.ylabel("norm of the gradient of $W_1$")
+plt.yticks([0.2, 0.3, 0.4, 0.5, 0.6], ["0.2", "0.3", "0.4", "0.5", "0.6"])
+plt.minorticks_off()
+plt.title("Gradients at the start of training")
 plt.legend()
 plt.show()
 assert sizes["post"][-1] > 1.5 * sizes["post"][0] and sizes["pre"][0] > 1.5 * sizes["pre"][-1]
@@ -801,13 +1003,13 @@ assert shares["BERT-large"][3] > 0.5 and shares["GPT-3"][3] > 0.5
 # %%
 figure, axes = plt.subplots(figsize=(9, 2.8), layout="constrained")
 before = np.zeros(len(models))
-styles = (("tab:blue", ""), ("tab:orange", "//"), ("black", ""), ("lightgrey", "xx"))
+styles = (("tab:blue", ""), ("tab:orange", "//"), ("black", ""), ("darkgrey", "xx"))
 for column, (colour, hatch), part in zip(columns, styles, np.array(list(shares.values())).T):
     name = column.replace("_", "-")
     axes.barh(list(models), part, left=before, label=name, color=colour, hatch=hatch, ec="white")
     before += part
 axes.invert_yaxis()
-axes.set(xlim=(0, 1), xlabel="share of the parameters (1: all)")
+axes.set(xlim=(0, 1), xlabel="share of the parameters (1: all)", title="Where the parameters are")
 axes.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.3))
 plt.show()
 
@@ -823,6 +1025,8 @@ plt.show()
 # that of the published weights, 336,226,108. The paper rounds it to tens of millions.
 
 # %%
+assert (bert.encoder_layers, bert.d_model, bert.num_heads, bert.d_ff) == (24, 1024, 16, 4096)
+assert bert.source_vocab_size == 30_000
 width = bert.d_model
 left_out = {
     "segment embeddings": 2 * width,
@@ -919,16 +1123,20 @@ print(f"equal probabilities for all {V} tokens: ln {V} = {float(equal[0, 0]):.2f
 # count too: label smoothing wants them to be unlikely, but not impossible.
 
 # %% tags=["exercise"]
-answer = ...
+q_by_hand = ...  # four numbers
+loss_by_hand = ...
+
 p = jnp.array([0.1, 0.6, 0.2, 0.1])
-check(answer, smoothed_cross_entropy(jnp.log(p)[None, None], jnp.array([[1]]), 0.2)[0][0, 0])
+one_loss = smoothed_cross_entropy(jnp.log(p)[None, None], jnp.array([[1]]), 0.2)[0][0, 0]
+right_answers = {"q": 0.8 * np.eye(4)[1] + 0.2 / 4, "loss": one_loss}
+check_each({"q": q_by_hand, "loss": loss_by_hand}, right_answers)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 q_by_hand = [0.05, 0.85, 0.05, 0.05]  # 0.2 / 4 for each, and 0.8 more for the right one
-answer = -sum(q_v * math.log(p_v) for q_v, p_v in zip(q_by_hand, [0.1, 0.6, 0.2, 0.1]))
-check(answer, smoothed_cross_entropy(jnp.log(p)[None, None], jnp.array([[1]]), 0.2)[0][0, 0])
-print(f"{answer:.3f} nats, of which {-0.85 * math.log(0.6):.3f} are of the right token")
+loss_by_hand = -sum(q_v * math.log(p_v) for q_v, p_v in zip(q_by_hand, [0.1, 0.6, 0.2, 0.1]))
+check_each({"q": q_by_hand, "loss": loss_by_hand}, right_answers)
+print(f"{loss_by_hand:.3f} nats, of which {-0.85 * math.log(0.6):.3f} are of the right token")
 
 # %% [markdown]
 # ## 10. An update, written out
@@ -959,9 +1167,9 @@ def adam_by_hand(gradients, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
 gradients = np.random.default_rng(0).normal(size=(4, 3)) * [0.01, 1, 100]
 optimizer = make_optimizer(OptimizerConfig(name="adam"), 0.001)
 state = optimizer.init(jnp.zeros(3))
-for gradient, expected in zip(gradients, adam_by_hand(gradients, rate=0.001)):
+for gradient, wanted in zip(gradients, adam_by_hand(gradients, rate=0.001)):
     change, state = optimizer.update(jnp.asarray(gradient, jnp.float32), state)
-    np.testing.assert_allclose(change, expected, rtol=1e-3, atol=1e-8)
+    np.testing.assert_allclose(change, wanted, rtol=1e-3, atol=1e-8)
     print("gradient", *(f"{g:8.3f}" for g in gradient), "  update", *(f"{c:8.5f}" for c in change))
 first_update = next(adam_by_hand(gradients, rate=0.001))
 np.testing.assert_allclose(first_update, -0.001 * np.sign(gradients[0]), rtol=1e-3)
@@ -988,6 +1196,7 @@ for warmup, style in ((4000, "-"), (8000, "--")):
     print(f"the largest rate is {rates.max():.1e}, at update {updates[rates.argmax()]:,}")
 plt.xlabel("update")
 plt.ylabel("learning rate")
+plt.title("Learning rate with warm-up (equation 3)")
 plt.legend()
 plt.show()
 
@@ -1071,43 +1280,63 @@ for name, weights in both.items():
 # %% [markdown]
 # ## Quiz
 #
-# Ten questions, to be answered with pencil and paper; the folded cell below computes the answers.
+# Write your answers in the cell below, and run it. Then run the folded cell: it says which of them
+# are right, and how they are computed if you unfold it.
 #
 # 1. The paper's base model has D = 512 and 8 heads. How many numbers has a key of one head?
 # 2. How many numbers do the matrices $W^Q$ of all 8 heads have together? And with 16 heads?
 # 3. A decoder reads 8 tokens. How many attention weights does one head compute in its
 #    self-attention, and how many of them does the causal mask set to zero?
 # 4. A text becomes twice as long. By which factor does the number of attention weights grow?
-# 5. A vector $x$ is normalised, and so is $3x + 2$. How do the results differ (gain 1, bias 0)?
+# 5. A vector $x$ is normalised, and so is $3x + 2$. By how much do the results differ at most (gain
+#    1, bias 0)?
 # 6. A feed-forward network without the maximum, $(x W_1) W_2$: how many matrices would do the same?
-# 7. What is the sinusoidal encoding of position 0?
+# 7. What are the first four numbers of the sinusoidal encoding of position 0?
 # 8. How many parameters of the base model depend on the length of the text?
 # 9. A model gives each of 37,000 tokens the same probability. What is the cross-entropy, in nats?
 # 10. In the first update a weight has the gradient 0.000001. By how much does Adam change it, with
 #     a learning rate of 0.001?
 
+# %%
+quiz = {
+    1: ...,
+    2: ...,  # two numbers, in parentheses and with a comma
+    3: ...,  # two numbers
+    4: ...,
+    5: ...,
+    6: ...,
+    7: ...,  # four numbers
+    8: ...,
+    9: ...,
+    10: ...,
+}
+
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 shapes = jax.eval_shape(partial(init_params, base), jax.random.key(0))
 more_heads = jax.eval_shape(partial(init_params, replace(base, num_heads=16)), jax.random.key(0))
-print("1.", base.d_model // base.num_heads)
 w_q, same = (s.encoder.layers.self_attention.w_q.shape[1:] for s in (shapes, more_heads))
-print(f"2. {math.prod(w_q):,} in {w_q}; with 16 heads {math.prod(same):,} in {same}")
 visible = np.asarray(layers.causal_mask(8))
-print(f"3. {visible.size}, of which {visible.size - visible.sum()} are zero")
-print(f"4. {(2 * 8) ** 2 / 8**2:.0f}")
-vector, plain = np.array([[[1, 4, 2, 9]]], np.float32), Norm(np.ones(4), np.zeros(4))
-normed = [layers.layer_norm(config, plain, one)[0, 0] for one in (vector, 3 * vector + 2)]
-np.testing.assert_allclose(*normed, rtol=1e-4)
-print("5. not at all:", *normed)
+vector = np.array([[1, 4, 2, 9]], np.float32)
+four = Norm(np.ones(4), np.zeros(4))
+normed, other = (layers.layer_norm(config, four, x[None]) for x in (vector, 3 * vector + 2))
 w = jax.tree.map(np.asarray, first.feed_forward)
-np.testing.assert_allclose((rows @ w.w_1) @ w.w_2, rows @ (w.w_1 @ w.w_2), atol=1e-3)
-print("6. one, the product of both, of shape", (w.w_1 @ w.w_2).shape)
-print("7.", layers.sinusoids(jnp.array(0), 8), "...")
-longer = counted(replace(base, max_positions=2 * base.max_positions)) - counted(base)
-print(f"8. {longer}: positions are computed, not learned")
-print(f"9. ln 37,000 = {-math.log(1 / 37_000):.2f}")
-print(f"10. by {-next(adam_by_hand([1e-6], 0.001)):.6f}, nearly the learning rate")
+as_one_matrix = w.w_1 @ w.w_2
+np.testing.assert_allclose((rows @ w.w_1) @ w.w_2, rows @ as_one_matrix, atol=1e-3)
+longer = replace(base, max_positions=2 * base.max_positions)
+solutions = {
+    1: base.d_model // base.num_heads,
+    2: (math.prod(w_q), math.prod(same)),
+    3: (visible.size, visible.size - visible.sum()),
+    4: (2 * 8) ** 2 / 8**2,
+    5: np.abs(normed - other).max().round(3),
+    6: len([as_one_matrix]),
+    7: layers.sinusoids(jnp.array(0), 8)[:4],
+    8: counted(longer) - counted(base),  # positions are computed, not learned
+    9: -math.log(1 / 37_000),
+    10: -next(adam_by_hand([1e-6], 0.001)),  # nearly the learning rate
+}
+check_each(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

@@ -72,8 +72,11 @@ from transformer.config.files import load_config
 from transformer.data.corpus import read_pairs
 
 config = load_config("configs/quickstart.py")
-for source, target in islice(read_pairs(config.data, "test"), 5):
+tests = list(islice(read_pairs(config.data, "test"), 128))
+for source, target in tests[:5]:
     print(f"{source}\n    {target}")
+shown = {source for source, _ in islice(read_pairs(config.data, "train"), 10_000)}
+assert not shown & {source for source, _ in tests}
 
 # %% [markdown]
 # ## Training
@@ -153,8 +156,12 @@ V, smoothing = config.model.target_vocab_size, config.train.label_smoothing
 q = np.full(V, smoothing / V)
 q[0] += 1 - smoothing  # the reference's token
 least = -(q * np.log(q)).sum()
+curve = read_metrics(weights)
+rates = [line["learning_rate"] for line in curve if "learning_rate" in line]
+assert curve[-1]["step"] == config.train.steps == 960
+assert rates[-1] < 0.01 * max(rates)  # led to zero at the end
 print(f"the smallest loss is {least:.2f} nats per token")
-whole = [line["loss"] for line in read_metrics(weights) if "loss" in line]
+whole = [line["loss"] for line in curve if "loss" in line]
 print(f"the whole training ends at   {whole[-1]:.2f}")
 assert least < whole[-1] < whole[0]
 
@@ -167,18 +174,18 @@ assert least < whole[-1] < whole[0]
 # the same probability, and what is its loss?
 
 # %% tags=["exercise"]
-from notebooks.exercises import check, check_quiz
+from notebooks.exercises import check_each
 
 perplexity = ...
 loss = ...
-check(perplexity, np.exp(np.log(V)))
-check(loss, -np.log(1 / V))
+with_equal_probabilities = -np.log(np.full(V, 1 / V)).mean()
+right = {"perplexity": np.exp(with_equal_probabilities), "loss": with_equal_probabilities}
+check_each({"perplexity": perplexity, "loss": loss}, right)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 perplexity, loss = V, np.log(V)
-check(perplexity, np.exp(np.log(V)))
-check(loss, -np.log(1 / V))
+check_each({"perplexity": perplexity, "loss": loss}, right)
 print(f"{loss:.2f} nats: near the training loss before the first update")
 
 # %% [markdown]
@@ -186,7 +193,9 @@ print(f"{loss:.2f} nats: near the training loss before the first update")
 #
 # Settings, vocabulary and weights are all that is needed. Those of the whole training are in
 # `notebooks/weights/quickstart` (made by `make weights`); `load_run(Path("runs/quickstart"))` reads
-# those of a run of your own.
+# those of a run of your own. (Unlike Figure 1, this model normalises before each sublayer:
+# pre-norm, section 6 of `02_transformer`. On a CPU, JAX is told to pretend that there are four of
+# them; the last section divides a batch among them.)
 
 # %%
 import jax
@@ -211,12 +220,15 @@ for sentence, translation in zip(sentences, translate(translator, sentences)):
 # ## BLEU
 #
 # On the test split, against the raw references, with sacreBLEU's signature: without it a score
-# cannot be compared with another.
+# cannot be compared with another. The interval has the scores of 95 % of all test sets that are
+# drawn at random from these sentences. chrF2 counts n-grams of characters instead of words, and TER
+# counts the edits that turn a translation into the reference, as a share of its words (the fewer,
+# the better).
 
 # %%
 from transformer.evaluation.scores import References, score
 
-pairs = list(islice(read_pairs(config.data, "test"), 128))
+pairs = tests
 hypotheses = translate(translator, [source for source, _ in pairs])
 references = [target for _, target in pairs]
 for metric in score(hypotheses, References.of(config.data, pairs)):
@@ -272,15 +284,17 @@ print("sacreBLEU has the same.")
 counts = ...  # four numbers, in a list
 value = ...
 example = "the cat sat on the mat", "the cat sat on a mat"
-check(counts, [(ngrams(example[0], n) & ngrams(example[1], n)).total() for n in (1, 2, 3, 4)])
-check(value, BLEU().corpus_score([example[0]], [[example[1]]]).score)
+right = {
+    "counts": [(ngrams(example[0], n) & ngrams(example[1], n)).total() for n in (1, 2, 3, 4)],
+    "BLEU": BLEU().corpus_score([example[0]], [[example[1]]]).score,
+}
+check_each({"counts": counts, "BLEU": value}, right)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 counts = [5, 3, 2, 1]  # nothing that has the second "the"
 value = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)  # no brevity penalty: 6 words each
-check(counts, [(ngrams(example[0], n) & ngrams(example[1], n)).total() for n in (1, 2, 3, 4)])
-check(value, BLEU().corpus_score([example[0]], [[example[1]]]).score)
+check_each({"counts": counts, "BLEU": value}, right)
 
 # %% [markdown]
 # ## Greedy and beam search
@@ -319,13 +333,14 @@ assert means[0] <= means[1]
 # $$\text{score} = \frac{\log P(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}$$
 #
 # Below, $\alpha$ chooses among the four best hypotheses of each sentence. A validation set says
-# which $\alpha$ is right. A model that is as sure as this one hardly needs it.
+# which $\alpha$ is right. A model that is as sure as this one hardly needs it: most translations
+# stay the same.
 
 # %%
 from transformer.decoding.translator import hypotheses as n_best
 
 lists = n_best(translator, sources[:32], count=4)
-lengths = []
+lengths, texts = [], {}
 for alpha in (0.0, 0.6, 2.0):
     chosen = [
         max(found, key=lambda one: one.log_prob / ((5 + len(one.tokens)) / 6) ** alpha)
@@ -333,8 +348,11 @@ for alpha in (0.0, 0.6, 2.0):
     ]
     lengths.append(np.mean([len(one.tokens) for one in chosen]))
     mean = np.mean([one.log_prob for one in chosen])
-    print(f"alpha {alpha}: {lengths[-1]:.2f} tokens and {mean:.3f} nats per sentence")
+    texts[alpha] = [one.text for one in chosen]
+    bleu = BLEU().corpus_score(texts[alpha], [references[:32]]).score
+    print(f"alpha {alpha}: {lengths[-1]:.2f} tokens, {mean:.3f} nats per sentence, BLEU {bleu:.1f}")
 assert lengths == sorted(lengths)
+assert sum(a == b for a, b in zip(texts[0.0], texts[0.6])) > 28
 
 # %% [markdown]
 # ### Exercise 3: which hypothesis wins?
@@ -344,30 +362,37 @@ assert lengths == sorted(lengths)
 # without a length penalty?
 
 # %% tags=["exercise"]
+from transformer.decoding.search import length_penalty
+
 scores = ...  # two numbers, in a list
 winner = ...  # 5 or 10 tokens?
 winner_without = ...
+answers = {"scores": scores, "winner": winner, "without": winner_without}
 log_probs, tokens = np.array([-4.0, -5.0]), np.array([5, 10])
-right = log_probs / ((5 + tokens) / 6)
-check(scores, right.tolist())
-check(winner, tokens[right.argmax()])
-check(winner_without, tokens[log_probs.argmax()])
+penalty = replace(config.decode, normalisation="gnmt", alpha=1.0)
+right_scores = log_probs / [length_penalty(penalty, count) for count in (5, 10)]
+right = {
+    "scores": right_scores,
+    "winner": tokens[right_scores.argmax()],
+    "without": tokens[log_probs.argmax()],
+}
+check_each(answers, right)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 scores = [-4 / (10 / 6), -5 / (15 / 6)]
 winner, winner_without = 10, 5
-check(scores, right.tolist())
-check(winner, tokens[right.argmax()])
-check(winner_without, tokens[log_probs.argmax()])
+check_each({"scores": scores, "winner": winner, "without": winner_without}, right)
 
 # %% [markdown]
 # ## The same update, under `jit` and under `pmap`
 #
 # An update is a pure function from a state and a batch to a new state. Training gives it to
 # `jax.jit`, and the compiler spreads the batch over all devices. Written for one device, with the
-# sums over devices spelled out, it can go through `jax.pmap` as well. We compare what Adam gets,
-# the mean gradient (its first moment is a tenth of it), on each of the devices.
+# sums over devices spelled out (`psum` adds up the gradients of all), it can go through `jax.pmap`
+# as well; `in_axes` says that the state is the same everywhere, and the batch divided along its
+# first axis. We compare what Adam gets, the mean gradient (its first moment is a tenth of it), on
+# each of the devices.
 
 # %%
 import jax.numpy as jnp
@@ -413,8 +438,8 @@ assert furthest < 1e-4
 # %% [markdown]
 # ## Quiz
 #
-# Write your answers in the cell below, and run it. Then run the folded cell: it computes the
-# answers and compares them with yours.
+# Write your answers in the cell below, and run it. Then run the folded cell: it says which of them
+# are right, and how they are computed if you unfold it.
 #
 # 1. A vocabulary has 10 tokens, and $\epsilon = 0.1$. Which probability should the reference's
 #    token have?
@@ -450,8 +475,6 @@ quiz = {
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
-from transformer.decoding.search import length_penalty
-
 schedule = replace(config.optimizer, warmup_steps=200, cooldown_steps=0)
 rates = learning_rate(replace(config, optimizer=schedule), np.arange(1, 1001))
 adam = optax.adam(0.01)
@@ -474,7 +497,7 @@ solutions = {
     ),
     10: -4 / length_penalty(replace(config.decode, normalisation="gnmt", alpha=1.0), 7),
 }
-check_quiz(quiz, solutions)
+check_each(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

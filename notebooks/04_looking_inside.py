@@ -68,8 +68,9 @@ import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib import patheffects
 
-from notebooks.exercises import check, check_quiz
+from notebooks.exercises import check, check_each
 from transformer.data.batching import pad, pad_sources
 from transformer.data.corpus import read_pairs
 from transformer.data.datasets.phrasebook.grammar import LEXICON
@@ -116,13 +117,13 @@ print(found.text)
 
 
 # %%
-def show_heads(attention, layer):
+def show_heads(attention, layer, rows="query: the piece that attends"):
     """Every head of a layer, side by side."""
     figure = plt.figure(figsize=(15, 5), layout="compressed")
     draw_heads(figure, attention, layer)
     figure.suptitle("Attention weights, from 0 (white) to 1")
     figure.supxlabel("key: the piece that is attended to")
-    figure.supylabel("query: the piece that attends")
+    figure.supylabel(rows)
     plt.show()
 
 
@@ -145,11 +146,12 @@ assert np.triu(masked.weights, 1).max() == 0
 
 # %% [markdown]
 # **Cross-attention**: where the decoder looks in the English sentence while it predicts each German
-# piece: columns are English pieces, rows are German pieces that are about to be written. The last
-# layer is sharper than the first one: its rows have larger weights.
+# piece: columns are English pieces, rows are German pieces that are about to be written. (The query
+# of a row comes from the piece before it.) The last layer, which is drawn, is sharper than the
+# first one: its rows have larger weights (the numbers below the figure).
 
 # %%
-show_heads(cross, -1)
+show_heads(cross, -1, rows="the German piece that is about to be written")
 sharpness = cross.weights.max(-1).mean((1, 2))
 print("mean of the largest weight in each row, layer by layer:", sharpness)
 assert sharpness[-1] > sharpness[0]
@@ -175,7 +177,8 @@ attention_widget({"the translator": maps})
 #
 # The queries of cross-attention come from the decoder, the keys and values from the encoder. We
 # compute the input of the first cross-attention with the functions of the model: `states`, one row
-# for each German position, and `memory`, one row for each English position.
+# for each German position, and `memory`, one row for each English position. (This model is
+# pre-norm: `layer_norm` comes before each sublayer, see section 6 of `02_transformer`.)
 
 
 # %%
@@ -209,7 +212,7 @@ print("states", states.shape, "memory", memory.shape, "W^Q, W^K, W^V of head 1",
 # ### Exercise 1: one head of cross-attention, by yourself
 #
 # Multiply `states` and `memory` by the matrices of the first head, `w_q`, `w_k` and `w_v`, call
-# `layers.attention(q, k, v)` (equation 1), which returns values and weights, and compare your
+# `layers.attention(q, k, v)` (equation 1), which returns outputs and weights, and compare your
 # weights with those of the first layer (`cross.weights[0, 0]`). You learn which side each matrix
 # belongs to.
 
@@ -280,6 +283,13 @@ pronoun_at = [max(np.flatnonzero(np.isin(row, known))) for row in target]
 every = np.arange(len(with_it))  # the sentences
 of_it = np.asarray(encoder_weights.own)[:, :, :, it_at].mean(1)
 of_pronoun = np.asarray(decoder_weights.cross)[:, every, :, pronoun_at].mean(0)
+
+untrained = jax.jit(partial(init_params, config.model))(jax.random.key(0))
+_, untrained_weights = run_encoder(untrained, source)
+of_it_before = np.asarray(untrained_weights.own)[:, :, :, it_at].mean(1)
+print(f"most attention of 'it' to the noun: {of_it[..., noun_at].max():.2f} by one head;", end=" ")
+print(f"before training {of_it_before[..., noun_at].max():.2f}")
+assert of_it_before[..., noun_at].max() < 0.3
 
 # %%
 columns = [*pieces[:noun_at], "NOUN", *pieces[noun_at + 1 : -1], "<end>"]
@@ -409,8 +419,8 @@ assert np.mean(back["the participle"]) > 0.7 > 0.3 > np.mean(back["a word before
 # $$s(y) = \frac{\log P(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}, \qquad
 # \log P(y \mid x) = \sum_t \log P(y_t \mid y_{<t}, x)$$
 #
-# Both mostly find the same translation. We take the short sentences with the lowest greedy scores,
-# and look for one where beam search finds a translation with a better score.
+# We take the short sentences with the lowest greedy scores, and look for one where beam search
+# finds a translation with a better score. (Even of these, most have the same translation.)
 
 # %%
 short = [pair for pair, ids in zip(pairs, encoded_pairs[0]) if len(ids) < 16][:320]
@@ -418,14 +428,16 @@ by_greedy = best_hypotheses(
     make_translator(greedy, params, tokenizers), [text for text, _ in short]
 )
 unsure = sorted(zip(short, by_greedy), key=lambda one: one[1].score)[:32]
-better = []
+better, same = [], 0
 for (text, reference), of_greedy in unsure:
     [of_beam] = best_hypotheses(translator, [text])
+    same += of_beam.text == of_greedy.text
     if of_beam.text != of_greedy.text and of_beam.score > of_greedy.score:
         better.append((of_beam.text != reference, len(text), text, of_greedy, of_beam))
-print(f"{len(better)} of {len(unsure)} translations with a better score;", end=" ")
+print(f"{same} of {len(unsure)} translations are the same;", end=" ")
+print(f"{len(better)} have a better score;", end=" ")
 print(f"{sum(not is_other for is_other, *_ in better)} of these are the reference")
-assert better
+assert better and same > len(unsure) / 2
 *_, question, of_greedy, of_beam = min(better, key=lambda one: one[:2])
 print(question)
 print(f"greedy {of_greedy.score:.2f}  {of_greedy.text}")
@@ -443,7 +455,7 @@ figure, axes = plt.subplots(figsize=(15, 3), layout="constrained")
 draw_beam(
     axes,
     steps[: len(of_beam.tokens) - 1],  # the last token is the end
-    lambda number: tokenizers.target.pieces([number])[0].replace("▁", ""),
+    lambda number: tokenizers.target.pieces([number])[0].replace("▁", "") or "▁",
     of_beam.tokens,
 )
 axes.set_title("The beam, token by token from left to right, the likeliest beginning on top")
@@ -490,22 +502,30 @@ check(scores, [of_greedy.score, of_beam.score])
 # ### Exercise 3: a sentence that the model translates wrongly
 #
 # The model has learned from sentences of one grammar and some hundred words. Find an English
-# sentence in whose translation an important word is missing. Write the sentence, and the German
-# word that has to be in a right translation; *Hund* (dog), *Buch* (book), *spielt* (plays) and
-# *König* (king) are a few. You learn what a small model cannot know.
+# sentence with one of the words below, whose translation lacks the German word for it. You learn
+# what a small model cannot know.
 
 # %% tags=["exercise"]
-english, german = ..., ...
+WORDS = {"dog": "Hund", "book": "Buch", "plays": "spielt", "king": "König", "ship": "Schiff"}
+english = ...  # a sentence
+word = ...  # the word of it, in English, that is missing in the translation
 
-is_missing = ... if english is ... else german not in translate(translator, [english])[0]
-check(is_missing, True)
+
+def is_missing(english, word):
+    """Whether the sentence has the word, and its translation lacks it."""
+    if ... in (english, word):
+        return ...
+    [translation] = translate(translator, [english])
+    print(translation)
+    return word in english.strip(".?!").split() and WORDS[word] not in translation
+
+
+check(is_missing(english, word), True)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
-english, german = "The king loves the queen.", "König"
-print(translate(translator, [english])[0])
-is_missing = german not in translate(translator, [english])[0]
-check(is_missing, True)
+english, word = "The king loves the queen.", "king"
+check(is_missing(english, word), True)
 
 # %% [markdown]
 # ## What embeddings have learned
@@ -520,8 +540,6 @@ check(is_missing, True)
 # rows are those with the largest products.
 
 # %%
-encoder_only = replace(config.model, decoder_layers=0)  # the decoder is not needed here
-untrained = jax.jit(partial(init_params, encoder_only))(jax.random.key(0))
 rows = {
     "before": tables(untrained.embedding).source,
     "after": tables(params.embedding).source,
@@ -550,8 +568,9 @@ for first, second in (("mother", "sister"), ("green", "grey"), ("mother", "green
 assert max(angle("mother", "sister"), angle("green", "grey")) < angle("mother", "green") - 10
 
 # %% [markdown]
-# Classes of words can be seen in two dimensions: those in which the rows differ most (principal
-# components: the first rows of $V^\top$ in the singular value decomposition of the centred table).
+# Nouns, adjectives and verbs can be seen in two dimensions: those in which the rows differ most
+# (principal components: the first rows of $V^\top$ in the singular value decomposition of the
+# centred table). Names and times lie among the nouns there; more dimensions separate them, too.
 # We also count how often the four nearest neighbours of a word, among all words of the figure, are
 # of its own class. (Words that the vocabulary splits into pieces, as most determiners, have no row
 # of their own and are left out.)
@@ -581,6 +600,19 @@ def in_two_dimensions(vectors):
     return centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
 
 
+def label_some(axes, places, words):
+    """The names of words that are not too close to each other."""
+    scaled, named = (places - places.min(0)) / np.ptp(places, 0), []
+    outline = [patheffects.withStroke(linewidth=2, foreground="white")]
+    names = [*words]
+    for number in np.random.default_rng(0).permutation(len(names)):
+        gaps = np.abs(scaled[named] - scaled[number]) / (0.12, 0.05)  # width and height of a name
+        if (gaps.max(-1) > 1).all() and len(named) < 25:
+            named.append(number)
+            offset = {"textcoords": "offset points", "xytext": (4, 4)}
+            axes.annotate(names[number], places[number], **offset, fontsize=8, path_effects=outline)
+
+
 def share_of_own_class(vectors):
     products = vectors @ vectors.T - 2 * np.eye(len(vectors))
     nearest = np.argsort(-products)[:, :4]
@@ -593,9 +625,8 @@ figure, panels = plt.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
 for axes, (name, table) in zip(panels, unit.items()):
     places = in_two_dimensions(table[numbers])
     for kind, (colour, marker) in LOOKS.items():
-        axes.scatter(*places[kinds == kind].T, s=18, color=colour, marker=marker, label=kind)
-    for number, word in list(enumerate(of_class))[::18]:
-        axes.annotate(word, places[number], fontsize=8, textcoords="offset points", xytext=(3, 3))
+        axes.scatter(*places[kinds == kind].T, s=30, color=colour, marker=marker, label=kind)
+    label_some(axes, places, of_class)
     axes.set(xlabel="first component", ylabel="second component", title=f"{name} training")
     share = share_of_own_class(table[numbers])
     print(f"{name:7}", {kind: f"{one:.0%}" for kind, one in share.items()})
@@ -639,10 +670,8 @@ for axes, (name, table) in zip(panels, unit.items()):
     places = in_two_dimensions(table[own_rows])
     for gender, (colour, marker) in zip("mfn", LOOKS.values()):
         where = places[genders == gender]
-        axes.scatter(*where.T, s=18, color=colour, marker=marker, label=gender_names[gender])
-    for number in range(0, len(nouns), 8):
-        word = nouns[number].english
-        axes.annotate(word, places[number], fontsize=8, textcoords="offset points", xytext=(3, 3))
+        axes.scatter(*where.T, s=30, color=colour, marker=marker, label=gender_names[gender])
+    label_some(axes, places, [noun.english for noun in nouns])
     axes.set(xlabel="first component", ylabel="second component", title=f"{name} training")
 panels[1].legend()
 plt.show()
@@ -656,25 +685,36 @@ f, m = feminine_rows.mean(0), masculine_rows.mean(0)
 # ### Exercise 4: a direction for the gender
 #
 # Let $f$ be the mean of `feminine_rows` (`f`) and $m$ that of `masculine_rows` (`m`). The vector
-# $f - m$ is a direction, and $(f + m) / 2$ is the middle. A row $x$ lies on the feminine side if
-# $(x - (f + m) / 2) \cdot (f - m) > 0$, otherwise on the masculine side. Compute the share of all
-# these rows that lie on their own side. You learn what a linear probe is. (The check compares the
-# distances of each row to $f$ and to $m$. Why is that the same?)
+# $f - m$ is a direction, and $(f + m) / 2$ is the middle. The distance of a row $x$ from the plane
+# between both is
+#
+# $$\left(x - \frac{f + m}{2}\right) \cdot \frac{f - m}{\lVert f - m \rVert},$$
+#
+# positive on the feminine side. Compute it for all feminine rows, and then the share of all rows,
+# feminine and masculine, that lie on their own side. You learn what a linear probe is. (The check
+# uses the distances of each row to $f$ and to $m$. Why is that the same?)
 
 # %% tags=["exercise"]
+distances = ...  # of the feminine rows
 share_on_own_side = ...
 
-right_f = np.linalg.norm(feminine_rows - f, axis=1) < np.linalg.norm(feminine_rows - m, axis=1)
-right_m = np.linalg.norm(masculine_rows - m, axis=1) < np.linalg.norm(masculine_rows - f, axis=1)
-check(share_on_own_side, np.mean([*right_f, *right_m]))
+nearer_f, nearer_m = (
+    ((rows - m) ** 2).sum(1) - ((rows - f) ** 2).sum(1) for rows in (feminine_rows, masculine_rows)
+)
+right = {
+    "distances": nearer_f / 2 / np.linalg.norm(f - m),
+    "share": np.mean([*(nearer_f > 0), *(nearer_m < 0)]),
+}
+check_each({"distances": distances, "share": share_on_own_side}, right)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
-on_f = (feminine_rows - (f + m) / 2) @ (f - m) > 0
-on_m = (masculine_rows - (f + m) / 2) @ (f - m) < 0
-share_on_own_side = np.mean([*on_f, *on_m])
+direction = (f - m) / np.linalg.norm(f - m)
+distances = (feminine_rows - (f + m) / 2) @ direction
+of_masculine_rows = (masculine_rows - (f + m) / 2) @ direction
+share_on_own_side = np.mean([*(distances > 0), *(of_masculine_rows < 0)])
 print(f"{share_on_own_side:.0%}")
-check(share_on_own_side, np.mean([*right_f, *right_m]))
+check_each({"distances": distances, "share": share_on_own_side}, right)
 
 # %% [markdown]
 # ### What they have not learned
@@ -697,6 +737,18 @@ for he, she in family:
             products[[names.index(word) for word in (he, she, other_he)]] = -np.inf
             hits.append(names[products.argmax()] == other_she)
             feminine.append(genders[products.argmax()] == "f")
+of_pairs = [angle(*pair) for pair in family]
+unrelated = [angle(he, she) for he, _ in family for _, she in family if [he, she] not in family]
+print(f"angles of the pairs: {min(of_pairs):.0f} to {max(of_pairs):.0f} degrees;", end=" ")
+print(f"of other men and women: {min(unrelated):.0f} to {max(unrelated):.0f}")
+assert min(unrelated) < max(of_pairs)  # the angle does not tell who belongs together
+steps_between = np.array([table[token(she)] - table[token(he)] for he, she in family])
+steps_between /= np.linalg.norm(steps_between, axis=1, keepdims=True)
+cosines = (steps_between @ steps_between.T)[np.triu_indices(len(family), 1)]
+print(
+    f"cosine of the steps from he to she: {cosines.min():.2f} to {cosines.max():.2f} (parallel: 1)"
+)
+assert cosines.max() < 0.6
 print("pieces of king:", tokenizers.source.pieces(tokenizers.source.encode(["king"])[0]))
 print(f"analogies: {np.mean(hits):.0%} right, {np.mean(feminine):.0%} feminine, of {len(hits)}")
 
@@ -746,6 +798,11 @@ def activations(params, source, layer):
 with_noun = [f"The {noun.english} is old." for noun in nouns]
 source = pad_sources(tokenizers.source.encode(with_noun), len(with_noun), 8)
 assert np.array_equal(source[:, 1], own_rows)  # the noun is the second piece
+_, by_sum = activations(params, source, 0)
+embedded = model.embed_source(config.model, params.embedding, source, np.arange(8)[None])
+context = model.context_of(layers.padding_mask(source))
+of_layer, _, _ = model.run_layer(config.model, unstack(params.encoder)[0], embedded, context)
+np.testing.assert_allclose(by_sum, of_layer, atol=1e-3)
 for name, weights in {"before": untrained, "after": params}.items():
     is_active = np.asarray(activations(weights, source, 0)[0][:, 1]) > 0  # [nouns, F]
     for gender in "mfn":
@@ -792,6 +849,7 @@ u = np.linalg.solve(C, k)
 u /= u @ k
 print(f"{is_dog.sum()} dogs: u k is {(inner[is_dog] @ u).mean():.2f} in the mean")
 print(f"{len(others)} other pieces: the mean size of u k is {np.abs(others @ u).mean():.2f}")
+assert abs(u @ k - 1) < 1e-3 and np.abs(others @ u).mean() < 0.1
 
 feed_forward = params.encoder.layers.feed_forward
 changed = feed_forward.replace(w_2=feed_forward.w_2.at[0].add(np.outer(u, delta)))
@@ -897,6 +955,29 @@ assert rises.mean(1).argmax() == len(rises) - 1
 # Cross-attention of the last layer is missed most: through it the decoder reads the sentence.
 # Single heads of the encoder are missed little. Some feed-forward networks are worth far more than
 # any head, but each of them also has many more weights.
+#
+# Do the heads have different tasks? Here is where each head of the encoder looks, in the mean over
+# the 64 sentences: at the piece itself, at the one before, at the one after, and at the end of the
+# sentence.
+
+# %%
+_, own_weights = run_encoder(params, read_ids)
+of_heads = np.moveaxis(np.asarray(own_weights.own), 2, 1)  # [layers, heads, sentences, T, T]
+inside = [np.arange(1, (row > 0).sum() - 2) for row in read_ids]
+looks = {"itself": 0, "before": -1, "after": 1, "the end": None}
+print("layer head", *(f"{name:>8}" for name in looks))
+favourites = set()
+for layer, head in np.ndindex(of_heads.shape[:2]):
+    weights = []
+    for offset in looks.values():
+        found_here = [
+            of_heads[layer, head, n, at, at[-1] + 2 if offset is None else at + offset].mean()
+            for n, at in enumerate(inside)
+        ]
+        weights.append(np.mean(found_here))
+    print(f"{layer + 1:5} {head + 1:4}", *(f"{weight:8.2f}" for weight in weights))
+    favourites.add([*looks][np.argmax(weights)])
+assert len(favourites) > 1
 
 # %% [markdown]
 # ### Exercise 5: remove heads together
@@ -925,12 +1006,12 @@ check(rise_together, loss(without_head(params, *KINDS["cross"], -1, all_heads)) 
 # %% [markdown]
 # ## Quiz
 #
-# Write your answers in the cell below, and run it. Then run the folded cell: it computes the
-# answers and compares them with yours.
+# Write your answers in the cell below, and run it. Then run the folded cell: it says which of them
+# are right, and how they are computed if you unfold it.
 #
 # 1. How many maps of attention weights, one for each layer and head, does this model have in all?
-# 2. A source of 10 pieces has a translation of 12 pieces, each with its end. Which shape has a map
-#    of cross-attention?
+# 2. A source has 10 pieces and its translation 12, the end tokens counted. Which shape has a map of
+#    cross-attention?
 # 3. How many weights of a map of masked self-attention over 12 pieces are not zero?
 # 4. The scores of a query are 2, 2 and minus infinity. What are its weights?
 # 5. How many numbers has a key of one head of this model?
@@ -941,8 +1022,8 @@ check(rise_together, loss(without_head(params, *KINDS["cross"], -1, all_heads)) 
 #    residual stream where the state is (1, 0.25)?
 # 9. The edit adds $u\,\delta^\top$, with $u \cdot k = 1$. How many times is $\delta$ added where
 #    the inner activation is $k / 2$?
-# 10. How many times as many weights as the four matrices of a self-attention have the two of a
-#     feed-forward network of this model (without biases)?
+# 10. $d_{model} = 128$ and $d_{ff} = 512$. How many times as large as $W^Q$, $W^K$, $W^V$ and $W^O$
+#     together are $W_1$ and $W_2$ together?
 
 # %%
 quiz = {
@@ -979,7 +1060,8 @@ solutions = {
     9: u @ (k / 2),
     10: sizes[0] / sizes[1],
 }
-check_quiz(quiz, solutions)
+assert (config.model.d_model, config.model.d_ff) == (128, 512)
+check_each(quiz, solutions)
 
 # %% [markdown]
 # ## What to read next

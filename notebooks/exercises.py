@@ -1,46 +1,80 @@
 """How the notebooks check what students write."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+OPEN = "open: write your answer in place of the dots, and run the cell again"
 
-def check(answer: Any, expected: Any) -> None:
-    """Says whether an answer is right: a number, text, an array, or a list or tuple of them. An
+
+def check(answer: Any, expected: Any, tolerance: float = 1e-3) -> None:
+    """Says whether an answer is right: a number, text, or an array, list or tuple of them. Numbers
+    may differ by the tolerance, as a part of the largest right one; whole numbers may not. An
     answer with `...` in it is open; a wrong one is an AssertionError."""
-    found, right = (jax.tree.leaves(tree, is_leaf=_is_open) for tree in (answer, expected))
-    if any(map(_is_open, found)):
-        print("open: write your answer in place of the dots, and run the cell again")
-        return
-    shapes, wanted = ([np.shape(leaf) for leaf in leaves] for leaves in (found, right))
-    assert shapes == wanted, f"not yet: the shapes are {shapes}, and {wanted} are right"
-    assert all(map(_is_close, found, right)), f"not yet: it is {answer}"
-    print("right")
+    said = verdict(answer, expected, tolerance)
+    assert not said.startswith("not yet"), said
+    print(said)
 
 
-def check_quiz(quiz: dict[int, Any], solutions: dict[int, Any]) -> None:
-    """Prints each answer, and says whether that of the student is right. An answer with `...` in it
-    is open. AssertionError after the last one, if some are wrong."""
-    wrong = []
-    for number, solution in solutions.items():
-        print(f"{number:2}. {np.ravel(solution)} - ", end="")
-        found = jax.tree.leaves(quiz[number], is_leaf=_is_open)
-        flat = ... if any(map(_is_open, found)) else np.ravel(quiz[number])
-        try:
-            check(flat, np.ravel(solution))
-        except AssertionError as error:
-            print(error)
-            wrong.append(number)
-    assert not wrong, f"not yet: {', '.join(map(str, wrong))}"
+def check_each(
+    answers: Mapping[Any, Any], expected: Mapping[Any, Any], tolerance: float = 0.01
+) -> None:
+    """Says which of several answers are right. AssertionError after the last one, if some are
+    wrong."""
+    said = {name: verdict(answers.get(name, ...), expected[name], tolerance) for name in expected}
+    width = max(len(str(name)) for name in said)
+    for name, one in said.items():
+        print(f"{name!s:>{width}}  {one}")
+    wrong = [str(name) for name, one in said.items() if one.startswith("not yet")]
+    assert not wrong, f"not yet: {', '.join(wrong)}"
 
 
-def _is_open(answer: Any) -> bool:
-    return answer is ...
+def verdict(answer: Any, expected: Any, tolerance: float) -> str:
+    """Either "right", or a sentence that begins with "open" or "not yet"."""
+    if answer is None:
+        return "not yet: your answer is None; is a return missing?"
+    if any(leaf is ... for leaf in jax.tree.leaves(answer)):
+        return OPEN
+    found, right = _numbers(answer), _numbers(expected)
+    if right is not None:
+        return _of_numbers(answer, found, right, tolerance)
+    if isinstance(expected, str):
+        return "right" if answer == expected else f"not yet: it is {answer}"
+    if not isinstance(answer, list | tuple) or len(answer) != len(expected):
+        return f"not yet: {len(expected)} answers are asked for"
+    said = [verdict(*both, tolerance) for both in zip(answer, expected)]
+    return next((one for one in said if one != "right"), "right")
 
 
-def _is_close(answer: Any, expected: Any) -> bool:
-    answer, expected = np.asarray(answer), np.asarray(expected)
-    if "f" in (answer.dtype.kind, expected.dtype.kind):
-        return bool(np.allclose(answer, expected, rtol=1e-3, atol=1e-3))
-    return bool((answer == expected).all())
+def _of_numbers(answer: Any, found: np.ndarray | None, right: np.ndarray, tolerance: float) -> str:
+    if found is None:
+        return f"not yet: it is {answer!r:.60}, where {_kind(right.shape)} is asked for"
+    if found.shape != right.shape:
+        return f"not yet: it is {_kind(found.shape)}, where {_kind(right.shape)} is asked for"
+    is_exact = right.dtype.kind in "bui"
+    allowed = 0 if is_exact else tolerance * (np.abs(right).max(initial=0) or 1)
+    wrong = ~np.isclose(found, right, rtol=0, atol=allowed)
+    if not wrong.any():
+        return "right"
+    if not right.shape:
+        return f"not yet: it is {found:.6g}"
+    first = tuple(np.argwhere(wrong)[0].tolist())
+    return (
+        f"not yet: {wrong.sum()} of {wrong.size} numbers are wrong; "
+        f"the first is {found[first]:.6g}, at {list(first)}"
+    )
+
+
+def _numbers(tree: Any) -> np.ndarray | None:
+    """Numbers or truth values as one array; None for anything else."""
+    try:
+        array = np.asarray(tree)
+    except ValueError:  # lists of different lengths
+        return None
+    return array if array.dtype.kind in "buif" else None
+
+
+def _kind(shape: tuple[int, ...]) -> str:
+    return f"an array of shape {shape}" if shape else "a number"

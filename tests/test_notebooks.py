@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9]*.py"))
 BADGE = "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
 ADDRESS = run_path(str(FOLDER / "address.py"))
+EXERCISES = run_path(str(FOLDER / "exercises.py"))
 PROJECT = (FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8")
 
 
@@ -104,7 +105,7 @@ def test_the_address_comes_from_a_remote_on_github():
     [(2.5, 2.6), (5000, 5001), ("cat", "dog"), ([1, 2], [1, 2, 3]), ((0.5, [1]), (0.5, [2]))],
 )
 def test_an_answer_is_right_wrong_or_open(right, wrong, capsys):
-    check = run_path(str(FOLDER / "exercises.py"))["check"]
+    check = EXERCISES["check"]
     check(right, right)
     check(..., right)
     check((right, ...), [right, right])
@@ -114,15 +115,46 @@ def test_an_answer_is_right_wrong_or_open(right, wrong, capsys):
         check(wrong, right)
 
 
-def test_all_answers_of_a_quiz_are_compared(capsys):
-    check_quiz = run_path(str(FOLDER / "exercises.py"))["check_quiz"]
+@pytest.mark.parametrize(
+    "answer, expected",
+    [
+        ([1, 3, 3], np.array([1.0, 3, 3])),
+        (np.array([5, 3, 2]), [5, 3, 2]),
+        (np.float32(0.89), 0.8929),
+        ((1, 2, 3), (1.0, 2.0, 3.0)),
+        ([[1, 0], [1, 1]], np.tril(np.ones((2, 2), bool))),
+        (["cat", 2], ("cat", 2.01)),
+    ],
+)
+def test_an_answer_may_be_written_in_other_ways(answer, expected):
+    EXERCISES["check"](answer, expected, tolerance=0.01)
+
+
+@pytest.mark.parametrize(
+    "answer, expected, said",
+    [
+        (None, 2, "is a return missing"),
+        ("43", 43, "it is '43', where a number is asked for"),
+        (((5, 7), (5,)), ((5, 7), (5, 32)), "where an array of shape (2, 2) is asked for"),
+        (np.ones((2, 3)), np.ones(3), "an array of shape (2, 3), where an array of shape (3,)"),
+        ([0, 5, 7], [0, 4, 6], "2 of 3 numbers are wrong; the first is 5, at [1]"),
+        (3, ("cat", 2), "2 answers are asked for"),
+    ],
+)
+def test_a_wrong_answer_is_told_what_is_wrong(answer, expected, said):
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        EXERCISES["check"](answer, expected)
+
+
+def test_each_of_several_answers_is_judged(capsys):
     solutions = {1: 2, 2: (3, 4), 3: ((1, 2), (3, 4)), 4: 5}
-    check_quiz(dict(solutions), solutions)
-    check_quiz({1: ..., 2: (3, ...), 3: ((1, 2), (3, 4)), 4: 5}, solutions)
+    EXERCISES["check_each"](dict(solutions), solutions)
+    EXERCISES["check_each"]({1: ..., 2: (3, ...), 3: ((1, 2), (3, 4))}, solutions)
     with pytest.raises(AssertionError, match=r"^not yet: 2, 3$"):
-        check_quiz({1: 2, 2: (3, 5), 3: 7, 4: 5}, solutions)
-    said = [line.split(" - ")[1].split(":")[0] for line in capsys.readouterr().out.splitlines()]
-    assert said == ["right"] * 4 + ["open"] * 2 + ["right"] * 3 + ["not yet"] * 2 + ["right"]
+        EXERCISES["check_each"]({1: 2, 2: (3, 5), 3: 7, 4: 5}, solutions)
+    said = [line.split()[1].strip(":") for line in capsys.readouterr().out.splitlines()]
+    expected = [*["right"] * 4, "open", "open", "right", "open", "right", "not", "not", "right"]
+    assert said == expected
 
 
 TRAINED = json.loads((FOLDER / "weights" / "weights.json").read_text(encoding="utf-8"))

@@ -50,7 +50,11 @@ def test_a_beam_is_a_tree_with_what_was_found_in_colour():
     texts = {text.get_text(): text for text in axes.texts}
     places = {name: text.get_position() for name, text in texts.items()}
     assert places == {"a": (0, 0), "b": (0, -1), "c": (1, 0), "d": (1, -1)}
-    assert {name for name, text in texts.items() if text.get_color() == "tab:blue"} == {"b", "c"}
+    assert {name for name, text in texts.items() if text.get_color() == "tab:blue"} == {
+        "<begin>",
+        "b",
+        "c",
+    }
     edges = [line.get_xydata().tolist() for line in axes.get_lines()]
     assert [[0, -1], [1, 0]] in edges and [[0, 0], [1, -1]] in edges
 

@@ -53,7 +53,8 @@ def draw_weights(
 ) -> None:
     """A table of weights as shades from 0 (white) to 1, with its rows and columns named."""
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="equal")
-    axes.set_xticks(range(len(columns)), columns, rotation=90)
+    rotation = 90 if any(len(str(name)) > 2 for name in columns) else 0
+    axes.set_xticks(range(len(columns)), columns, rotation=rotation)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
     axes.set_title(title)
@@ -77,17 +78,18 @@ def draw_beam(
     """A beam search as a tree: a column for each step, the likeliest hypothesis on top, lines to
     its continuations; `found`, the tokens of the translation, in colour."""
     places: dict[tuple[int, ...], tuple[int, float]] = {(): (-1, 0.0)}
+    box = {"fc": "white", "ec": "none", "pad": 1}
+    axes.text(-1, 0, "<begin>", color="tab:blue", ha="center", va="center", bbox=box)
     for depth, hypotheses in enumerate(steps):
         for rank, (tokens, _) in enumerate(hypotheses):
             x, y = places[tokens] = depth, -float(rank)
             chosen = tokens == found[: len(tokens)]
-            colour, weight = ("tab:blue", "bold") if chosen else ("grey", "normal")
+            colour, weight = ("tab:blue", "bold") if chosen else ("dimgrey", "normal")
             before = places[tokens[:-1]]
             axes.plot([before[0], x], [before[1], y], color=colour, linewidth=0.8, zorder=1)
             style = {"color": colour, "weight": weight, "ha": "center", "va": "center"}
-            box = {"fc": "white", "ec": "none", "pad": 1}
             axes.text(x, y, names(tokens[-1]), **style, bbox=box)
-    axes.set_xlim(-1, len(steps))
+    axes.set_xlim(-1.5, len(steps))
     axes.set_ylim(-max(map(len, steps), default=1), 1)
     axes.axis("off")
 

@@ -50,8 +50,8 @@ function drawWords({ source, target, weights }) {
   return box;
 }
 
-/** A table of weights as shades, rows attending to columns; `reading` describes the cell pointed at. */
-function drawMap(rows, columns, weights, reading) {
+/** Weights of a head as shades, rows attending to columns; `reading` describes the cell pointed at. */
+function drawMap({ kind, rows, columns }, weights, reading) {
   const map = element("div", "map");
   map.style.gridTemplateColumns = `auto repeat(${columns.length}, 1.05rem)`;
   map.append(element("span"));
@@ -72,7 +72,8 @@ function drawMap(rows, columns, weights, reading) {
     const [r, c] = place.split(" ").map(Number);
     rowNames[r].classList.add("marked");
     columnNames[c].classList.add("marked");
-    reading.textContent = `${rows[r]} attends to ${columns[c]}: ${percent(weights[r][c])}`;
+    const query = kind === "cross" ? `Before ${rows[r]} is written, the decoder` : rows[r];
+    reading.textContent = `${query} attends to ${columns[c]}: ${percent(weights[r][c])}`;
   };
   map.addEventListener("mouseover", read);
   map.addEventListener("click", read);

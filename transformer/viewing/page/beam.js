@@ -22,7 +22,7 @@ function show() {
   row(["rank", "continues rank", "probability", "beginning of a translation"], "th");
   steps[current].forEach((one, rank) => {
     const text = element("td");
-    text.append(one.before, element("mark", "", one.token));
+    text.append(one.before, element("mark", "", one.token.trim() ? one.token : "␣"));  // a lone blank
     const line = row([String(rank + 1), one.from ? String(one.from) : "", percent(one.probability), text], "td");
     if (one.chosen) line.className = "chosen";
   });

@@ -25,8 +25,8 @@ function panel(model, head) {
   const show = () => {
     const map = chosen();
     const heads = map.weights[ofLayer.selectedIndex];
-    reading.textContent = "Point at a cell, or tap it.";
-    place.replaceChildren(drawMap(map.rows, map.columns, heads[ofHead.selectedIndex], reading));
+    reading.textContent = "Rows attend to columns, from 0 (no shade) to 1. Point at a cell, or tap it.";
+    place.replaceChildren(drawMap(map, heads[ofHead.selectedIndex], reading));
   };
   fill(ofModel, models.map((one) => one.name));
   ofModel.selectedIndex = model;

@@ -10,7 +10,7 @@ function show() {
   reading.textContent = "";
   document.getElementById("maps").replaceChildren(...heads.map((weights, head) => {
     const figure = element("figure");
-    figure.append(drawMap(chosen.rows, chosen.columns, weights, reading), element("figcaption", "", `head ${head + 1}`));
+    figure.append(drawMap(chosen, weights, reading), element("figcaption", "", `head ${head + 1}`));
     return figure;
   }));
 }
