@@ -159,8 +159,9 @@ assert sharpness[-1] > sharpness[0]
 # %% [markdown]
 # ### A sentence of your own
 #
-# Change the sentence. Below it, two heads stand side by side, and you choose the kind of attention,
-# the layer and the head of each. Point at a cell to read its weight. The model knows the everyday
+# Change the sentence. Below it, two heads stand side by side, and you choose the model, the kind of
+# attention, the layer and the head of each; at first the same head before training, when all
+# weights are random, and after it. Point at a cell to read its weight. The model knows the everyday
 # words of its phrasebook, and makes nonsense of words that it has never seen.
 
 # %%
@@ -169,8 +170,13 @@ own_sentence = "My brother is reading a letter because he is happy."
 [translation] = translate(translator, [own_sentence])
 print(own_sentence)
 print(translation)
-maps = attention_maps(config.model, params, tokenizers, own_sentence, translation)
-attention_widget({"the translator": maps})
+untrained = jax.jit(partial(init_params, config.model))(jax.random.key(0))
+attention_widget(
+    {
+        name: attention_maps(config.model, weights, tokenizers, own_sentence, translation)
+        for name, weights in {"before training": untrained, "after training": params}.items()
+    }
+)
 
 # %% [markdown]
 # ### What a head of cross-attention reads
@@ -284,7 +290,6 @@ every = np.arange(len(with_it))  # the sentences
 of_it = np.asarray(encoder_weights.own)[:, :, :, it_at].mean(1)
 of_pronoun = np.asarray(decoder_weights.cross)[:, every, :, pronoun_at].mean(0)
 
-untrained = jax.jit(partial(init_params, config.model))(jax.random.key(0))
 _, untrained_weights = run_encoder(untrained, source)
 of_it_before = np.asarray(untrained_weights.own)[:, :, :, it_at].mean(1)
 print(f"most attention of 'it' to the noun: {of_it[..., noun_at].max():.2f} by one head;", end=" ")
