@@ -119,31 +119,32 @@ tokenizers = {kind: train_tokenizer(english, kind, size) for kind, size in sizes
 
 sentence = "Tomorrow the gardener wants to visit the supermarket."
 unknown = {}
-for kind, tokenizer in tokenizers.items():
-    [ids] = tokenizer.encode([sentence])
-    unknown[kind] = ids.count(UNK)
-    print(f"{kind}: {len(ids)} tokens of {tokenizer.vocab_size:,}, {unknown[kind]} unknown")
-    print("   ", *tokenizer.pieces(ids))
+for kind, one in tokenizers.items():
+    [found] = one.encode([sentence])
+    unknown[kind] = found.count(UNK)
+    print(f"{kind}: {len(found)} tokens of {one.vocab_size:,}, {unknown[kind]} unknown")
+    print("   ", *one.pieces(found))
 assert unknown["word"] > 0 and unknown["bpe"] == unknown["char"] == 0
 
 misspelt = "Tomorow teh woman sees the dog."
 missing = {kind: t.encode([misspelt])[0].count(UNK) for kind, t in tokenizers.items()}
 print("unknown in a text with two misspelt words:", missing)
 assert missing["word"] >= 2 and missing["bpe"] == missing["char"] == 0
-seen = sum(source in set(english) for source, _ in islice(read_pairs(data, "test"), 1000))
-print(f"{seen} of 1,000 new sentences are among the {len(english):,} that the vocabularies know")
-assert seen == 0
+known = set(english[:9000])
+seen = sum(text in known for text in english[9000:])
+print(f"{seen} of 1,000 further sentences are among the first {len(known):,}")
+assert seen < 10
 
 # %% [markdown]
 # A misspelt word is unknown to the vocabulary of words; the others spell it. And a vocabulary whose
-# entries are whole sentences would know none of the new ones.
+# entries are whole sentences would know hardly any new one.
 #
 # Small pieces make long sequences, and the cost of attention grows with the square of the length:
 
 # %%
 squares = {}
-for kind, tokenizer in tokenizers.items():
-    lengths = np.array([len(ids) for ids in tokenizer.encode(english[:2000])])
+for kind, one in tokenizers.items():
+    lengths = np.array([len(row) for row in one.encode(english[:2000])])
     squares[kind] = np.square(lengths).mean()
     print(f"{kind:5} {lengths.mean():5.1f} tokens per sentence, squared {squares[kind]:7.0f}")
 assert squares["word"] < squares["bpe"] < squares["char"]
@@ -283,7 +284,7 @@ assert mask.all()
 show("padding mask [B, 1, 1, S]", mask)
 
 # %% [markdown]
-# Does the sum mix up tokens and positions? The vector of a position is a little shorter than the
+# Does the sum mix up tokens and positions? The vector of a position is about 30 % shorter than the
 # scaled row of a token. If a space has few dimensions, the sum is often closer to the row of
 # another token; in 64 dimensions random vectors are nearly orthogonal, and every token can be told
 # from its sum with any of 40 positions:
@@ -551,8 +552,8 @@ print("model.predict: the same", logits.shape, "logits")
 # $$x' = x + \mathrm{Attention}(\mathrm{LayerNorm}(x)), \qquad
 # x'' = x' + \mathrm{FFN}(\mathrm{LayerNorm}(x'))$$
 #
-# The plot shows the cosine of each position's vector and its embedding, averaged over the
-# positions.
+# The plot shows the cosine of each position's vector and its embedding, averaged over the positions
+# and over eight random initialisations.
 
 # %%
 deep = replace(config, encoder_layers=24, decoder_layers=0, norm="pre")
@@ -570,19 +571,35 @@ def without_residual(layer, x):
 
 
 def cosine(a, b):
-    a, b = np.asarray(a), np.asarray(b)
-    return ((a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)).mean()
+    """Of the vectors [..., B, S, D], in the mean over sentences and positions."""
+    lengths = jnp.linalg.norm(a, axis=-1) * jnp.linalg.norm(b, axis=-1)
+    return ((a * b).sum(-1) / lengths).mean((-1, -2))
 
 
 # %%
-kept = {"with residual connections": [1.0], "without": [1.0]}
-stream = replaced = start
 context = model.context_of(mask)
-for layer in unstack(deep_params.encoder):
-    stream, _, _ = model.run_layer(deep, layer, stream, context)
-    replaced = without_residual(layer, replaced)
-    kept["with residual connections"].append(cosine(stream, start))
-    kept["without"].append(cosine(replaced, start))
+
+
+def adding(layer, x):
+    return model.run_layer(deep, layer, x, context)[0]
+
+
+def after_each(one_layer, weights, x):
+    """[24, B, S, D]: what the layers make of x, one after the other."""
+    return jax.lax.scan(lambda x, layer: (one_layer(layer, x),) * 2, x, weights.encoder.layers)[1]
+
+
+@jax.jit
+def cosines_by_layer(seed):
+    """[2, 24]: with and without residual connections, after each layer."""
+    weights = init_params(deep, jax.random.key(seed))
+    embedded = model.embed_source(deep, weights.embedding, batch.source, positions)
+    both = (after_each(one, weights, embedded) for one in (adding, without_residual))
+    return jnp.stack([cosine(vectors, embedded) for vectors in both])
+
+
+means = np.mean([cosines_by_layer(seed) for seed in range(8)], axis=0)
+kept = dict(zip(("with residual connections", "without"), np.insert(means, 0, 1, axis=1)))
 for (name, values), marker in zip(kept.items(), "os"):
     plt.plot(values, f"{marker}-", label=name)
     print(f"{name:26} after layer 1: {values[1]:.2f}, after layer 24: {values[-1]:.2f}")
@@ -592,8 +609,8 @@ plt.ylabel("cosine with the embedding (1: same direction)")
 plt.title("What is left of a token's embedding")
 plt.legend()
 plt.show()
-assert min(kept["with residual connections"]) > 0.15
-assert max(np.abs(kept["without"][1:])) < 0.2
+assert min(kept["with residual connections"]) > 0.1
+assert max(np.abs(kept["without"][1:])) < 0.1
 
 layer = unstack(deep_params.encoder)[0]
 normed = layers.layer_norm(deep, layer.self_attention_norm, start)
@@ -623,16 +640,12 @@ np.testing.assert_allclose(arriving(lambda x: x + sublayer(x)), 1 + arriving(sub
 
 
 def through_all(one_layer):
-    return lambda x: jax.lax.scan(
-        lambda x, layer: (one_layer(layer, x), None), x, deep_params.encoder.layers
-    )[0]
+    return lambda x: after_each(one_layer, deep_params, x)[-1]
 
 
-adding = through_all(lambda layer, x: model.run_layer(deep, layer, x, context)[0])
-replacing = through_all(without_residual)
 sizes = {
-    "with residual connections": float(jnp.linalg.norm(arriving(adding))),
-    "without": float(jnp.linalg.norm(arriving(replacing))),
+    "with residual connections": float(jnp.linalg.norm(arriving(through_all(adding)))),
+    "without": float(jnp.linalg.norm(arriving(through_all(without_residual)))),
 }
 print("norm of the gradient of the embeddings:", {n: f"{size:.2g}" for n, size in sizes.items()})
 assert sizes["with residual connections"] > 10 * sizes["without"]
@@ -688,9 +701,9 @@ for dimension, colour, style in zip((0, 10, 20, 30), colours, styles):
 right.set(xlabel="position (tokens)", ylabel="value", title="four of the waves")
 right.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
-changes = (np.diff(np.sign(encoding[:, ::2]), axis=0) != 0).sum(0)
-print("changes of sign in 100 positions, for dimensions 0, 10, 20, 30:", changes[[0, 5, 10, 15]])
-assert (np.diff(changes) <= 0).all() and changes[0] > 30 * changes[-1]
+changes = (np.diff(np.sign(encoding[1:, ::2]), axis=0) != 0).sum(0)  # sin 0 has no sign
+print("changes of sign in 99 positions, for dimensions 0, 10, 20, 30:", changes[[0, 5, 10, 15]])
+assert (np.diff(changes) <= 0).all() and changes[0] > 30 and changes[-1] == 0
 
 # %% [markdown]
 # ### Exercise 3: sinusoids in numpy
@@ -795,6 +808,7 @@ _, weights = layers.attend(zeros, zeros.swapaxes(2, 3), zeros, layers.causal_mas
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
 image = left.imshow(bias[0, 0], cmap="Blues")
 left.set(title="B, for every pair", xlabel="key (position)", ylabel="query (position)")
+left.set_xticks(range(8))
 figure.colorbar(image, ax=left, label="added to the score")
 draw_weights(right, weights[0, 0], range(8), range(8), "attention weights, 0 (white) to 1")
 right.set(xlabel="key (position)", ylabel="query (position)")
@@ -802,15 +816,14 @@ plt.show()
 np.testing.assert_allclose(np.diagonal(weights[0, 0], -1), 1, atol=1e-3)
 for offset in range(-7, 8):
     assert np.unique(np.diagonal(bias[0, 0], offset)).size == 1
-left.set_xticks(range(8))
 
 # %% [markdown]
 # (The first token has no token before it. The causal mask leaves it only itself.)
 #
-# A fragment from the middle of a text therefore gets the same scores wherever it stands, which is
-# not so with sinusoids that are added. A third way, rotary positions, rotates queries and keys by
-# an angle that grows with the position (Su et al., 2021; `layers.rotated`). Their product then
-# depends on the distance alone, and the values are left as they are.
+# A fragment from the middle of a text therefore gets the same scores wherever it stands. With
+# sinusoids that are added to the embeddings, it does not. A third way, rotary positions, rotates
+# queries and keys by an angle that grows with the position (Su et al., 2021; `layers.rotated`).
+# Their product then depends on the distance alone, and the values are left as they are.
 
 # %%
 learned = init_params(replace(config, positions="learned", max_positions=32), jax.random.key(0))
@@ -823,7 +836,13 @@ start_of_text, middle = (
     for at in (fragment, fragment + 3)
 )
 np.testing.assert_array_equal(start_of_text, middle)
-assert not np.allclose(layers.sinusoids(fragment, D), layers.sinusoids(fragment + 3, D), atol=0.1)
+words = jax.random.normal(jax.random.key(6), (6, D))
+w_q, w_k = jax.random.normal(jax.random.key(7), (2, D, 8)) / math.sqrt(D)
+at_start, at_middle = (
+    (words + layers.sinusoids(at, D)) @ w_q @ w_k.T @ (words + layers.sinusoids(at, D)).T
+    for at in (fragment, fragment + 3)
+)
+assert not np.allclose(at_start, at_middle, atol=0.1)
 
 query, key = jax.random.normal(jax.random.key(5), (2, 1, 1, 1, 8))
 
@@ -1027,14 +1046,14 @@ plt.show()
 # %%
 assert (bert.encoder_layers, bert.d_model, bert.num_heads, bert.d_ff) == (24, 1024, 16, 4096)
 assert bert.source_vocab_size == 30_000
-width = bert.d_model
+wide = bert.d_model
 left_out = {
-    "segment embeddings": 2 * width,
-    "norm of the embeddings": 2 * width,
-    "pooler": width * width + width,
-    "masked-model head: a layer and a norm": width * width + width + 2 * width,
-    "next-sentence classifier": 2 * width + 2,
-    "522 more tokens, each a vector and a bias": 522 * (width + 1),
+    "segment embeddings": 2 * wide,
+    "norm of the embeddings": 2 * wide,
+    "pooler": wide * wide + wide,
+    "masked-model head: a layer and a norm": wide * wide + wide + 2 * wide,
+    "next-sentence classifier": 2 * wide + 2,
+    "522 more tokens, each a vector and a bias": 522 * (wide + 1),
 }
 total = counted(bert)
 print(f"{'our encoder':42} {total:>11,}")
@@ -1055,11 +1074,11 @@ training = configs["gpt3"]
 assert gpt3.decoder_layers == 96 and gpt3.num_heads == 96 and gpt3.d_model == 12_288
 assert gpt3.d_model // gpt3.num_heads == 128
 assert training.data.batch_tokens == 3_200_000 and training.data.max_length == 2048
-tokens = training.train.steps * training.data.batch_tokens
-assert abs(tokens / 300e9 - 1) < 0.01
+read_in_training = training.train.steps * training.data.batch_tokens
+assert abs(read_in_training / 300e9 - 1) < 0.01
 print(f"{gpt3.num_heads} heads of {gpt3.d_model // gpt3.num_heads} are {gpt3.d_model:,}")
 print(f"about {training.data.batch_tokens // 2048:,} sequences in a batch")
-print(f"{training.train.steps:,} updates read {tokens / 1e9:.1f} billion tokens")
+print(f"{training.train.steps:,} updates read {read_in_training / 1e9:.1f} billion tokens")
 
 # %% [markdown]
 # ### Exercise 4: the parameters of an encoder layer
@@ -1201,7 +1220,7 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# ### Ten updates
+# ### Twenty updates
 #
 # Training repeats three steps: compute the loss and its gradient, let the optimizer turn the
 # gradient into changes of the weights, and add them. Here on one batch, which is a single pair of
@@ -1224,7 +1243,7 @@ def update(params, state):
 
 
 trained, state, losses = params, optimizer.init(params), []
-for _ in range(10):
+for _ in range(20):
     trained, state, loss = update(trained, state)
     losses.append(float(loss))
 print("loss before each update:", *(f"{loss:.2f}" for loss in losses))
@@ -1256,12 +1275,12 @@ def greedy(params, source, longest):
 
 
 longest = batch.target_out.shape[1]
-both = {"random weights": params, "after ten updates": trained}
+both = {"random weights": params, "after twenty updates": trained}
 outputs = {name: greedy(weights, batch.source, longest) for name, weights in both.items()}
 for name in outputs:
     print(f"{name}, {len(outputs[name])} tokens:", tokenizer.decode([outputs[name]])[0])
 assert EOS not in outputs["random weights"] and len(set(outputs["random weights"])) < 4
-assert outputs["after ten updates"] == [*target_ids, EOS]
+assert outputs["after twenty updates"] == [*target_ids, EOS]
 
 # %% [markdown]
 # The model with random weights repeats itself until the output is too long; the other one has
@@ -1294,7 +1313,7 @@ for name, weights in both.items():
 # 7. What are the first four numbers of the sinusoidal encoding of position 0?
 # 8. How many parameters of the base model depend on the length of the text?
 # 9. A model gives each of 37,000 tokens the same probability. What is the cross-entropy, in nats?
-# 10. In the first update a weight has the gradient 0.000001. By how much does Adam change it, with
+# 10. In the first update a weight has the gradient 0.000001. By how much does Adam lower it, with
 #     a learning rate of 0.001?
 
 # %%

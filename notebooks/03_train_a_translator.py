@@ -179,14 +179,14 @@ from notebooks.exercises import check_each
 perplexity = ...
 loss = ...
 with_equal_probabilities = -np.log(np.full(V, 1 / V)).mean()
-right = {"perplexity": np.exp(with_equal_probabilities), "loss": with_equal_probabilities}
-check_each({"perplexity": perplexity, "loss": loss}, right)
+of_equal = {"perplexity": np.exp(with_equal_probabilities), "loss": with_equal_probabilities}
+check_each({"perplexity": perplexity, "loss": loss}, of_equal)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 perplexity, loss = V, np.log(V)
-check_each({"perplexity": perplexity, "loss": loss}, right)
-print(f"{loss:.2f} nats: near the training loss before the first update")
+check_each({"perplexity": perplexity, "loss": loss}, of_equal)
+print(f"{loss:.2f} nats")
 
 # %% [markdown]
 # ## Translating
@@ -194,8 +194,8 @@ print(f"{loss:.2f} nats: near the training loss before the first update")
 # Settings, vocabulary and weights are all that is needed. Those of the whole training are in
 # `notebooks/weights/quickstart` (made by `make weights`); `load_run(Path("runs/quickstart"))` reads
 # those of a run of your own. (Unlike Figure 1, this model normalises before each sublayer:
-# pre-norm, section 6 of `02_transformer`. On a CPU, JAX is told to pretend that there are four of
-# them; the last section divides a batch among them.)
+# pre-norm, section 6 of `02_transformer`. On a CPU, JAX simulates four devices; the last section
+# divides a batch among them.)
 
 # %%
 import jax
@@ -284,17 +284,17 @@ print("sacreBLEU has the same.")
 counts = ...  # four numbers, in a list
 value = ...
 example = "the cat sat on the mat", "the cat sat on a mat"
-right = {
+of_example = {
     "counts": [(ngrams(example[0], n) & ngrams(example[1], n)).total() for n in (1, 2, 3, 4)],
     "BLEU": BLEU().corpus_score([example[0]], [[example[1]]]).score,
 }
-check_each({"counts": counts, "BLEU": value}, right)
+check_each({"counts": counts, "BLEU": value}, of_example)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 counts = [5, 3, 2, 1]  # nothing that has the second "the"
 value = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)  # no brevity penalty: 6 words each
-check_each({"counts": counts, "BLEU": value}, right)
+check_each({"counts": counts, "BLEU": value}, of_example)
 
 # %% [markdown]
 # ## Greedy and beam search
@@ -371,18 +371,18 @@ answers = {"scores": scores, "winner": winner, "without": winner_without}
 log_probs, tokens = np.array([-4.0, -5.0]), np.array([5, 10])
 penalty = replace(config.decode, normalisation="gnmt", alpha=1.0)
 right_scores = log_probs / [length_penalty(penalty, count) for count in (5, 10)]
-right = {
+right_choice = {
     "scores": right_scores,
     "winner": tokens[right_scores.argmax()],
     "without": tokens[log_probs.argmax()],
 }
-check_each(answers, right)
+check_each(answers, right_choice)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
 scores = [-4 / (10 / 6), -5 / (15 / 6)]
 winner, winner_without = 10, 5
-check_each({"scores": scores, "winner": winner, "without": winner_without}, right)
+check_each({"scores": scores, "winner": winner, "without": winner_without}, right_choice)
 
 # %% [markdown]
 # ## The same update, under `jit` and under `pmap`

@@ -125,8 +125,8 @@ text.mkdir(parents=True, exist_ok=True)
 for split, count in {"train": 2000, "validation": 64, "test": 100}.items():
     pairs = [(a, plain(b)) for a, b in islice(read_pairs(phrasebook, split), count)]
     if split == "train":
-        pairs[10] = ("", pairs[10][1])  # a line is missing
-        pairs[20] = pairs[21]  # a duplicate
+        pairs[10], pairs[11] = ("", pairs[10][1]), (pairs[11][0], "")  # lines are missing
+        pairs[20] = pairs[22] = pairs[23] = pairs[21]  # one pair four times
         pairs[30] = (pairs[30][0], pairs[30][0])  # not translated
         pairs[40] = (pairs[40][0], "Погода сегодня хорошая.")  # another language
         source, target = next(read_pairs(phrasebook, "test"))
@@ -362,7 +362,7 @@ if OPUS:
 
 # %%
 shutil.rmtree(home / "ctranslate2", ignore_errors=True)
-command(
+_ = command(
     "convert.py", "to-ctranslate2", tuned, home / "ctranslate2", "--quantization", "int8",
     "--sample", f"{text}/test.en", f"{text}/test.de",
 )  # fmt: skip

@@ -309,13 +309,13 @@ of_sentence = ...  # the perplexity of `sentence`
 bits_per_byte = ...  # of `sentence`, with one byte more for the end of the line
 
 [nll] = scored([sentence]).nll
-right = {
+of_text = {
     "by hand": perplexity(-np.log([1 / 2, 1 / 4, 1 / 8, 1 / 4]).mean()),
     "of the sentence": perplexity(nll / len(terms)),
     "bits per byte": nll / np.log(2) / (len(sentence.encode()) + 1),
 }
 answers = {"by hand": by_hand, "of the sentence": of_sentence, "bits per byte": bits_per_byte}
-check_each(answers, right)
+check_each(answers, of_text)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
@@ -323,7 +323,7 @@ by_hand = (1 / 2 * 1 / 4 * 1 / 8 * 1 / 4) ** (-1 / 4)  # 2^8 to the power of 1/4
 of_sentence = np.exp(-terms.mean())
 bits_per_byte = -terms.sum() / np.log(2) / (len(sentence.encode()) + 1)
 answers = {"by hand": by_hand, "of the sentence": of_sentence, "bits per byte": bits_per_byte}
-check_each(answers, right)
+check_each(answers, of_text)
 
 # %% [markdown]
 # ## 3. Sampling
@@ -379,7 +379,7 @@ from transformer.config import GenerateConfig
 from transformer.decoding.generator import continuations, make_generator
 
 means = {}
-for settings in (
+for restriction in (
     {"temperature": 0.0},
     {"temperature": 0.5},
     {"temperature": 1.0},
@@ -387,14 +387,14 @@ for settings in (
     {"temperature": 2.0, "top_k": 5},
     {"temperature": 2.0, "top_p": 0.9},
 ):
-    asked = GenerateConfig(max_tokens=30, samples=16, seed=1, **settings)
+    asked = GenerateConfig(max_tokens=30, samples=16, seed=1, **restriction)
     generator = make_generator(config, asked, params, language.tokenizers)
     [texts] = continuations(generator, ["Gestern"])
-    name = ", ".join(f"{key} {value}" for key, value in settings.items())
+    name = ", ".join(f"{key} {value}" for key, value in restriction.items())
     means[name] = sum(one.log_prob for one in texts) / sum(len(one.tokens) for one in texts)
     print(f"{name}: {means[name]:.2f} nats per token")
     print(*(f"    {one.text}\n        {word_by_word(one.text)}" for one in texts[:2]), sep="\n")
-    if not settings["temperature"]:
+    if not restriction["temperature"]:
         assert len({one.text for one in texts}) == 1
 
 assert means["temperature 0.5"] > means["temperature 2.0"] + 1
@@ -406,8 +406,8 @@ in_draw = {
     temperature: int((distribution(logits, temperature, top_p=0.9) > 0).sum())
     for temperature in (0.5, 1.0, 2.0)
 }
-for temperature, count in in_draw.items():
-    print(f"temperature {temperature}: top_p 0.9 keeps {count} of {V:,} tokens")
+for temperature, kept in in_draw.items():
+    print(f"temperature {temperature}: top_p 0.9 keeps {kept} of {V:,} tokens")
 assert in_draw[0.5] <= in_draw[1.0] < in_draw[2.0]
 assert in_draw[2.0] > 5 * in_draw[1.0]
 
@@ -784,7 +784,7 @@ for long in (1_000, 10_000, 32_000, 100_000):
 # @title The right mask, for the check of exercise 4
 rows = [[j <= i and (i - j < 4 or (i - j) % 4 == 0) for j in range(16)] for i in range(16)]
 powers = (np.linalg.matrix_power(np.array(rows, int), n) for n in range(1, 16))
-right = {
+right_mask = {
     "mask": np.array(rows),
     "layers": next(n for n, power in enumerate(powers, start=1) if power[-1].all()),
 }
@@ -801,7 +801,7 @@ right = {
 strided = ...  # [16, 16], true where a query may attend to a key
 layers_needed = ...  # a whole number
 
-check_each({"mask": strided, "layers": layers_needed}, right)
+check_each({"mask": strided, "layers": layers_needed}, right_mask)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
@@ -809,7 +809,7 @@ strided = causal & ((distance < 4) | (distance % 4 == 0))
 seen, layers_needed = np.eye(16, dtype=int), 0
 while not seen[-1].all():
     seen, layers_needed = strided.astype(int) @ seen, layers_needed + 1
-check_each({"mask": strided, "layers": layers_needed}, right)
+check_each({"mask": strided, "layers": layers_needed}, right_mask)
 print(f"{strided.sum()} pairs, {banded.sum()} in the band alone, {causal.sum()} in the causal mask")
 
 figure, ax = plt.subplots(figsize=(4, 4), layout="constrained")
@@ -882,8 +882,8 @@ share_of_layers = ...
 of_model = jax.eval_shape(partial(init_params, gpt3.model), jax.random.key(0))
 matrices = [leaf.size for leaf in jax.tree.leaves(of_model) if leaf.size > 10**7]
 in_tables = (gpt3.model.target_vocab_size + gpt3.model.max_positions) * gpt3.model.d_model
-right = {"total": sum(matrices), "share": 1 - in_tables / sum(matrices)}
-check_each({"total": total, "share": share_of_layers}, right, tolerance=1e-3)
+of_gpt3 = {"total": sum(matrices), "share": 1 - in_tables / sum(matrices)}
+check_each({"total": total, "share": share_of_layers}, of_gpt3, tolerance=1e-3)
 
 # %% cellView="form" jupyter={"source_hidden": true} tags=["solution", "hide-input"]
 # @title Solution
@@ -891,7 +891,7 @@ d = 12288
 in_layers = 96 * (4 * d * d + 2 * d * 4 * d)  # 12 d^2 per layer
 total = in_layers + (50_257 + 2_048) * d
 share_of_layers = in_layers / total
-check_each({"total": total, "share": share_of_layers}, right, tolerance=1e-3)
+check_each({"total": total, "share": share_of_layers}, of_gpt3, tolerance=1e-3)
 print(f"{total:,} weights, {share_of_layers:.1%} of them in the layers")
 
 # %% [markdown]
