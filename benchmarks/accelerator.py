@@ -35,10 +35,10 @@ os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
 import importlib.util
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import jax
 
@@ -56,16 +56,13 @@ from benchmarks.measure import (
 )
 from benchmarks.parameter_table import paper_model
 from benchmarks.shapes import LENGTH, SHAPES, Shape, model_config
-from benchmarks.work import step_operations
+from benchmarks.work import Updates, our_updates, step_operations
 from transformer.commands.program import run_command
 from transformer.config import Config, ModelConfig, TrainConfig
 from transformer.config.settings import Positive
 from transformer.errors import UserError, is_out_of_memory
 from transformer.interchange.ctranslate2 import model_spec, save_model
 from transformer.model.batch import PAD, Batch
-from transformer.training import sharding
-from transformer.training.optimizer import learning_rate
-from transformer.training.programs import jit_update, new_state
 from transformer.training.step import init_state
 
 PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12}
@@ -74,9 +71,6 @@ MOST_PARTS = 16
 """Sentences of a batch are a multiple of it."""
 REPETITIONS = 5
 """Updates, or searches, per repetition, dispatched without waiting."""
-
-Updates: TypeAlias = Callable[[int], float]
-"""Makes this many updates; returns the loss of the last, in nats per target token."""
 
 
 @dataclass(frozen=True)
@@ -221,22 +215,6 @@ def device_peak(contestant: str) -> int:
 
         return torch.cuda.max_memory_allocated()
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
-
-
-def our_updates(config: Config, batch: Batch) -> Updates:
-    """Updates as in train.py."""
-    mesh = sharding.make_mesh()
-    update = jit_update(mesh, config)
-    state, batch = new_state(mesh, config), sharding.shard_batch(mesh, batch)
-
-    def run(count: int) -> float:
-        nonlocal state
-        for _ in range(count):
-            state, metrics = update(state, batch, learning_rate(config, 1))
-        jax.block_until_ready(state)
-        return float(metrics.sums.loss / metrics.sums.tokens)
-
-    return run
 
 
 def torch_updates(config: Config, batch: Batch) -> Updates:

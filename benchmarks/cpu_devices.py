@@ -10,7 +10,9 @@ not what more hardware would gain; benchmarks/growth.py estimates that.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
@@ -21,14 +23,12 @@ from jax.sharding import AxisType
 
 from benchmarks.measure import alternate, full_batch, machine, table, versions
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, model_config
+from benchmarks.work import our_updates
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config, TrainConfig
 from transformer.config.settings import Positive
 from transformer.machine import devices
-from transformer.training import sharding
-from transformer.training.optimizer import learning_rate
-from transformer.training.programs import jit_update, new_state
 
 COUNTS = (1, 2, 4, 8)
 STATES = {"replicated": False, "sharded": True}
@@ -69,20 +69,13 @@ def main(words: list[str]) -> None:
     print(f"{machine()}, {versions('jax')}\n\n{table(rows)}")
 
 
-def update_on(count: int, sentences: int, is_sharded: bool):
+def update_on(count: int, sentences: int, is_sharded: bool) -> Callable[[], float]:
     """A function that makes one update on the first `count` devices."""
     chosen = jax.devices()[:count]
     mesh = jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,), devices=chosen)
     config = Config(model=model_config(SHAPES["A"]), train=TrainConfig(shard_state=is_sharded))
-    update, state = jit_update(mesh, config), new_state(mesh, config)
-    batch = sharding.shard_batch(mesh, full_batch(sentences, LENGTH, LENGTH, VOCABULARY))
-    rate = learning_rate(config, 1)
-
-    def run() -> None:
-        nonlocal state
-        state, _ = jax.block_until_ready(update(state, batch, rate))
-
-    return run
+    batch = full_batch(sentences, LENGTH, LENGTH, VOCABULARY)
+    return partial(our_updates(config, batch, mesh), 1)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
-
-import jax
 
 from benchmarks.input_pipeline import take_epoch
 from benchmarks.measure import (
@@ -47,7 +46,7 @@ from benchmarks.measure import (
     timed,
     versions,
 )
-from benchmarks.work import endless_search
+from benchmarks.work import endless_search, our_updates
 from transformer.commands.program import run_command
 from transformer.config import Config, DataConfig, ModelConfig
 from transformer.config.settings import Positive
@@ -56,9 +55,6 @@ from transformer.data.corpus import read_pairs
 from transformer.data.token_store import encode_pairs
 from transformer.data.vocabularies import load_tokenizers, make_tokenizers, save_tokenizers
 from transformer.machine import devices
-from transformer.training import sharding
-from transformer.training.optimizer import learning_rate
-from transformer.training.programs import jit_update, new_state
 
 Axis = Literal[
     "sentences", "length", "vocabulary", "layers", "decode-sentences", "decode-length", "corpus"
@@ -160,18 +156,8 @@ def model_of(work: Work) -> ModelConfig:
 
 def training(work: Work) -> Callable[[], object]:
     """An update on a full batch, with waiting for its end."""
-    config = Config(model=model_of(work))
-    mesh = sharding.make_mesh()
-    update = jit_update(mesh, config)
-    state = new_state(mesh, config)
     batch = full_batch(work.sentences, work.length, work.length, work.vocabulary)
-    batch, rate = sharding.shard_batch(mesh, batch), learning_rate(config, 1)
-
-    def run() -> None:
-        nonlocal state
-        state, _ = jax.block_until_ready(update(state, batch, rate))
-
-    return run
+    return partial(our_updates(Config(model=model_of(work)), batch), 1)
 
 
 def decoding(work: Work) -> Callable[[], object]:

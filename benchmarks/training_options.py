@@ -8,17 +8,13 @@ ratios to the plain update of the same round.
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
-
 from benchmarks.measure import against_the_first, full_batch, table
 from benchmarks.shapes import LENGTH, SHAPES, VOCABULARY, model_config
+from benchmarks.work import our_updates
 from transformer.commands.command_line import parse_script
 from transformer.commands.program import run_command
 from transformer.config import Config, OptimizerConfig, TrainConfig
 from transformer.config.settings import Positive
-from transformer.training import sharding
-from transformer.training.optimizer import learning_rate
-from transformer.training.programs import jit_update, new_state
 
 
 @dataclass(frozen=True)
@@ -44,16 +40,8 @@ def main(words: list[str]) -> None:
         "word dropout": replace(plain, model=replace(model, word_dropout=0.1)),
         "R-Drop": replace(plain, train=TrainConfig(r_drop=5.0)),
     }
-    mesh = sharding.make_mesh()
-    batch = sharding.shard_batch(mesh, full_batch(shape.sentences, LENGTH, LENGTH, VOCABULARY))
-    rate = learning_rate(plain, 1)
-    updates = {name: jit_update(mesh, config) for name, config in ways.items()}
-    states = {name: new_state(mesh, config) for name, config in ways.items()}
-
-    def one_update(name: str) -> None:
-        states[name], _ = jax.block_until_ready(updates[name](states[name], batch, rate))
-
-    turns = {name: partial(one_update, name) for name in ways}
+    batch = full_batch(shape.sentences, LENGTH, LENGTH, VOCABULARY)
+    turns = {name: partial(our_updates(config, batch), 1) for name, config in ways.items()}
     rows = [
         {"update": name, "ms": f"{1e3 * seconds:.0f}", "of a plain one": f"{ratio:.3f}"}
         for name, (seconds, ratio) in against_the_first(turns, command.rounds, warmup=2).items()

@@ -2,19 +2,44 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from benchmarks.measure import Ceilings, full_batch
 from benchmarks.shapes import LENGTH
-from transformer.config import DecodeConfig, ModelConfig
+from transformer.config import Config, DecodeConfig, ModelConfig
 from transformer.decoding.ensemble import make_ensemble
 from transformer.decoding.search import IMPOSSIBLE
 from transformer.decoding.translator import search_batch
-from transformer.model.batch import BOS, EOS, PAD
+from transformer.model.batch import BOS, EOS, PAD, Batch
 from transformer.model.operations import pair_operations
 from transformer.model.params import Params, init_params
+from transformer.training import sharding
+from transformer.training.optimizer import learning_rate
+from transformer.training.programs import jit_update, new_state
+
+Updates: TypeAlias = Callable[[int], float]
+"""Makes this many updates; returns the loss of the last, in nats per target token."""
+
+
+def our_updates(config: Config, batch: Batch, mesh: Mesh | None = None) -> Updates:
+    """Updates of a new model on one batch as in train.py, on all devices or those of the mesh; only
+    the last one is waited for."""
+    mesh = mesh or sharding.make_mesh()
+    update, state = jit_update(mesh, config), new_state(mesh, config)
+    batch, rate = sharding.shard_batch(mesh, batch), learning_rate(config, 1)
+
+    def run(count: int) -> float:
+        nonlocal state
+        for _ in range(count):
+            state, metrics = update(state, batch, rate)
+        jax.block_until_ready(state)
+        return float(metrics.sums.loss / metrics.sums.tokens)
+
+    return run
 
 
 def step_operations(model: ModelConfig, sentences: int) -> int:
