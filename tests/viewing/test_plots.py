@@ -49,7 +49,8 @@ def test_a_beam_is_a_tree_with_what_was_found_in_colour():
     draw_beam(axes, steps, {4: "a", 5: "b", 6: "c", 7: "d"}.get, (5, 6))
     texts = {text.get_text(): text for text in axes.texts}
     places = {name: text.get_position() for name, text in texts.items()}
-    assert places == {"a": (0, 0), "b": (0, -1), "c": (1, 0), "d": (1, -1)}
+    beginnings = {"<begin>": (-1, 0), "a": (0, 0), "b": (0, -1), "c": (1, 0), "d": (1, -1)}
+    assert places == beginnings
     assert {name for name, text in texts.items() if text.get_color() == "tab:blue"} == {
         "<begin>",
         "b",
