@@ -642,9 +642,8 @@ assert route.size == 9
 assert np.count_nonzero(over_all) == 9 * 4  # each of them in four places
 
 first, second = normal(0, 2, 3, 4)
-np.testing.assert_allclose(
-    route @ (first + second), route @ first + route @ second, atol=1e-5
-)  # linear
+# The average is linear.
+np.testing.assert_allclose(route @ (first + second), route @ first + route @ second, atol=1e-5)
 
 
 def of_itself(x):

@@ -522,7 +522,7 @@ def is_missing(english, word):
     """Whether the translation of the sentence lacks the German word."""
     if ... in (english, word):
         return ...
-    assert word in WORDS, f"{word} is none of {', '.join(WORDS)}"
+    assert word in WORDS, f"{word} is not in the list: {', '.join(WORDS)}"
     assert word in re.findall(r"\w+", english.lower()), f"{word} is not in the sentence"
     [translation] = translate(translator, [english])
     print(f"{translation}\n{WORDS[word]} is", "in it" * (WORDS[word] in translation) or "missing")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy import ndarray
 
 from transformer.evaluation.scores import METRICS
-from transformer.viewing.attention import AttentionMap
+from transformer.viewing.attention import BEGIN, AttentionMap
 from transformer.viewing.beam import PartialHypothesis
 
 CURVES = {
@@ -79,7 +79,7 @@ def draw_beam(
     its continuations; `found`, the tokens of the translation, in colour."""
     places: dict[tuple[int, ...], tuple[int, float]] = {(): (-1, 0.0)}
     box = {"fc": "white", "ec": "none", "pad": 1}
-    axes.text(-1, 0, "<begin>", color="tab:blue", ha="center", va="center", bbox=box)
+    axes.text(-1, 0, BEGIN, color="tab:blue", ha="center", va="center", bbox=box)
     for depth, hypotheses in enumerate(steps):
         for rank, (tokens, _) in enumerate(hypotheses):
             x, y = places[tokens] = depth, -float(rank)
