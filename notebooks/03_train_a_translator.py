@@ -83,8 +83,9 @@ assert not shown & {source for source, _ in tests}
 #
 # One command. It keeps everything in its run folder, and continues from there if it is run again.
 # While it works, we draw what it writes to `metrics.jsonl`, beside the curves of the whole
-# training: the same command without settings (`python train.py configs/quickstart.py`), 960
-# updates, which take about five minutes on two CPU cores.
+# training: the same command without settings (`python train.py configs/quickstart.py`), 960 updates
+# on all 100,000 pairs, which take about five minutes on two CPU cores. Our 60 updates need few
+# pairs, so we give them 20,000, and 100 for validation.
 
 # %%
 import matplotlib.pyplot as plt
@@ -111,7 +112,8 @@ def draw():
 SETTINGS = {
     "--train.steps": 60, "--train.validate-every": 60, "--train.log-every": 10,
     "--optimizer.warmup-steps": 30, "--optimizer.cooldown-steps": 20, "--data.num-buckets": 1,
-    "--decode.max-extra-length": 10,
+    "--decode.max-extra-length": 10, "--data.train-split": "train[:20000]",
+    "--data.validation-split": "validation[:100]",
 }  # fmt: skip
 words = [str(word) for setting in SETTINGS.items() for word in setting]
 training = subprocess.Popen(
@@ -133,7 +135,7 @@ losses = [line["loss"] for line in read_metrics(run) if "loss" in line]
 assert losses[-1] < losses[0] - 2
 
 # %% [markdown]
-# After 60 updates the model has seen few of the 100,000 pairs, and knows how German sentences begin
+# After 60 updates the model has seen 3,000 pairs, and knows how German sentences begin
 # and end. The first updates are slow because each batch shape is compiled once; compiled programs
 # are cached for the next run.
 #
@@ -339,7 +341,7 @@ assert means[0] <= means[1]
 # %%
 from transformer.decoding.translator import hypotheses as n_best
 
-lists = n_best(translator, sources[:32], count=4)
+lists = n_best(translator, sources, count=4)
 lengths, texts = [], {}
 for alpha in (0.0, 0.6, 2.0):
     chosen = [
@@ -349,10 +351,10 @@ for alpha in (0.0, 0.6, 2.0):
     lengths.append(np.mean([len(one.tokens) for one in chosen]))
     mean = np.mean([one.log_prob for one in chosen])
     texts[alpha] = [one.text for one in chosen]
-    bleu = BLEU().corpus_score(texts[alpha], [references[:32]]).score
+    bleu = BLEU().corpus_score(texts[alpha], [references]).score
     print(f"alpha {alpha}: {lengths[-1]:.2f} tokens, {mean:.3f} nats per sentence, BLEU {bleu:.1f}")
 assert lengths == sorted(lengths)
-assert sum(a == b for a, b in zip(texts[0.0], texts[0.6])) > 28
+assert np.mean([a == b for a, b in zip(texts[0.0], texts[0.6])]) > 0.9
 
 # %% [markdown]
 # ### Exercise 3: which hypothesis wins?

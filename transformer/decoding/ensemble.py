@@ -43,7 +43,8 @@ def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ense
         model if dtype == "model" else replace(model, dtype=dtype) for model, _ in members
     )
     prepare = jax.jit(decoding_params, static_argnums=0)
-    return Ensemble(models, tuple(prepare(m, p) for m, (_, p) in zip(models, members)))
+    params = jax.device_put([params for _, params in members], jax.local_devices()[0])
+    return Ensemble(models, tuple(map(prepare, models, params)))
 
 
 def among(ensemble: Ensemble, tokens: Int[np.ndarray, "C"]) -> Ensemble:

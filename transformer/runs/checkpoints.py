@@ -16,6 +16,8 @@ from warnings import warn
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from jax import Array
+from jaxtyping import Bool
 
 from transformer.config import Config, TrainConfig
 from transformer.errors import UserError
@@ -102,7 +104,7 @@ class Checkpoints:
         """
         step = int(state.step)
         held = state.params, state.opt_state, state.average
-        if not all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(held)):
+        if not _all_finite(held):
             raise UserError(
                 f"after update {step} some parameters are NaN or infinite, although no update was "
                 "non-finite, and nothing was saved: check the machine's memory; the same command "
@@ -307,6 +309,12 @@ def _choose_steps(
 def digests_of(state: TrainState, progress: Progress) -> dict[str, str]:
     """The digests of all that a checkpoint holds, and of the step, its name."""
     return digests(_items(state), asdict(progress) | {"step": int(state.step)})
+
+
+@jax.jit
+def _all_finite(arrays) -> Bool[Array, ""]:
+    """Compiled as one program: array by array there would be two for each shape."""
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(arrays)]).all()
 
 
 def _items(state: TrainState) -> dict:
