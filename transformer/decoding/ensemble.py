@@ -43,6 +43,7 @@ def make_ensemble(members: list[tuple[ModelConfig, Params]], dtype: str) -> Ense
         model if dtype == "model" else replace(model, dtype=dtype) for model, _ in members
     )
     prepare = jax.jit(decoding_params, static_argnums=0)
+    # On a device by name, as training has them: both find the same compiled programs.
     params = jax.device_put([params for _, params in members], jax.local_devices()[0])
     return Ensemble(models, tuple(map(prepare, models, params)))
 
