@@ -135,9 +135,9 @@ losses = [line["loss"] for line in read_metrics(run) if "loss" in line]
 assert losses[-1] < losses[0] - 2
 
 # %% [markdown]
-# After 60 updates the model has seen 3,000 pairs, and knows how German sentences begin
-# and end. The first updates are slow because each batch shape is compiled once; compiled programs
-# are cached for the next run.
+# After 60 updates the model has seen 3,000 pairs, and knows how German sentences begin and end. The
+# first updates are slow because each batch shape is compiled once; compiled programs are cached for
+# the next run.
 #
 # The learning rate rises and then falls as in equation 3, and is led to zero at the end. The loss
 # is the label-smoothed cross-entropy of section 5.4 (`transformer/training/loss.py`): with
