@@ -289,7 +289,8 @@ print(f"{epochs:.2f}; metrics.jsonl says {read_metrics(first)[-2]['epoch']:.2f}"
 #
 # 2,000 pairs are too few to learn a language from. They are enough to adapt a model that has
 # learned it: here the one of `03_train_a_translator`, which has read 100,000 sentences in the
-# usual spelling. First its score on your validation set:
+# usual spelling. First its score on your validation set (the test set is for the final score:
+# `python eval.py runs/own_data/tuned`):
 
 # %%
 import json
@@ -356,9 +357,9 @@ if OPUS:
 # ## 7. Taking it elsewhere
 #
 # CTranslate2 translates without JAX, with weights of 8 bits; LibreTranslate and Argos Translate are
-# built on it. `to-ctranslate2` compares its translations with ours, if it is not told to compare 0
-# sentences: here, we compare by hand. After 160 updates our model is unsure, so that rounding its
-# weights changes many translations. `to-safetensors` writes the weights for other programs.
+# built on it. `to-ctranslate2` compares its translations with ours, unless `--sentences` is 0:
+# here, we compare by hand. After 160 updates our model is unsure, so that rounding its weights
+# changes many translations. `to-safetensors` writes the weights for other programs.
 
 # %%
 small = home / "ctranslate2"

@@ -232,9 +232,10 @@ def train_tokenizer(
     """Train a SentencePiece model of `kind` unigram, bpe, word or char.
 
     Of `options` it reads normalisation, lowercase, byte_fallback, character_coverage, symbols and
-    split_digits. The same sentences give the same model. `vocab_size` is an upper limit: few
-    sentences, or sentences that repeat their words, have fewer pieces. Raises UserError, which
-    names the `setting` of the size, when the characters alone do not fit.
+    split_digits. The same sentences give the same model, with the same version of SentencePiece.
+    `vocab_size` is an upper limit: few sentences, or sentences that repeat their words, have fewer
+    pieces. Raises UserError, which names the `setting` of the size, when the characters alone do
+    not fit.
     """
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
     symbols: Sequence[str] = options.symbols
