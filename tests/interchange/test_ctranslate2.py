@@ -67,6 +67,7 @@ KINDS = [
     {"norm": "post", "activation": "swish", "tying": "none", "embedding_scale": False},
     {"norm": "pre", "positions": "learned", "tying": "none", "attention_bias": True},
     {"norm": "post", "positions": "learned", "norm_epsilon": 1e-3, "num_heads": 2},
+    {"norm": "post", "positions": "rotary", "num_heads": 2, "tying": "none"},
 ]
 
 

@@ -23,7 +23,7 @@ class LaterModel(ModelConfig):
 @pytest.mark.parametrize("holder", TABLES)
 def test_a_value_or_a_setting_that_is_not_listed_is_refused(holder):
     check_held(LaterModel(), TABLES[holder], holder)
-    for change in ({"positions": "rotary"}, {"norm": "deep"}, {"activation": "gated"},
+    for change in ({"positions": "relative"}, {"norm": "deep"}, {"activation": "gated"},
                    {"gated": True}, {"classes": 4}):  # fmt: skip
         [(name, value)] = change.items()
         with pytest.raises(UserError, match=rf"^model\.{name} \({value}\) must be .* in {holder}"):

@@ -55,7 +55,7 @@ HELD: dict[str, Collection | None] = {
     "norm": ("pre", "post"),
     "norm_epsilon": ANY,
     "activation": ACTIVATIONS,
-    "positions": ("sinusoidal", "learned"),
+    "positions": ("sinusoidal", "learned", "rotary"),
 }
 """Settings of `model` that a CTranslate2 model can hold, and their values."""
 HELD_OF_SEARCH = {"forbidden", "max_source_length", "batch_sentences", "dtype"}
@@ -83,25 +83,20 @@ def model_spec(
     never chosen; their probability goes to the other tokens. Raises UserError for settings that
     CTranslate2 does not have.
     """
-    from ctranslate2.specs import common_spec, transformer_spec  # with torch: not for contestants
-
     check_held(config, HELD, "a CTranslate2 model")
     params = jax.tree.map(np.array, params)  # copies, since quantization writes into them
-    spec = transformer_spec.TransformerSpec.from_config(
-        (config.encoder_layers, config.decoder_layers),
-        config.num_heads,
-        pre_norm=config.norm == "pre",
-        activation=getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
-    )
+    spec = empty_spec(config)
     stacks = [
         (spec.encoder, params.encoder, params.embedding.source_positions),
         (spec.decoder, params.decoder, params.embedding.target_positions),
     ]
     for stack_spec, stack, learned in stacks:
         stack_spec.scale_embeddings = config.embedding_scale
-        # Its own table has all sines before all cosines; ours must be saved with the weights.
-        encoding = sinusoids(jnp.arange(max_length), config.d_model) if learned is None else learned
-        stack_spec.position_encodings.encodings = np.asarray(encoding)
+        if config.positions != "rotary":
+            # Its own table has all sines before all cosines; ours must be saved with the weights.
+            own = sinusoids(jnp.arange(max_length), config.d_model) if learned is None else learned
+            held: Any = stack_spec.position_encodings  # its class declares text
+            held.encodings = np.asarray(own)
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)
         for layer_spec, layer in zip(stack_spec.layer, unstack(stack)):
@@ -122,6 +117,22 @@ def model_spec(
     spec.config.add_source_bos, spec.config.add_source_eos = False, True
     spec.config.layer_norm_epsilon = config.norm_epsilon
     return spec
+
+
+def empty_spec(config: ModelConfig) -> "TransformerSpec":
+    """A CTranslate2 model of this shape, without weights."""
+    from ctranslate2.specs import common_spec, transformer_spec  # with torch: not for contestants
+
+    shape: dict[str, Any] = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.norm == "pre",
+        "activation": getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all features of a head
+    }
+    return transformer_spec.TransformerSpec(
+        transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shape),
+        transformer_spec.TransformerDecoderSpec(config.decoder_layers, **shape),
+    )
 
 
 def save_model(spec: "TransformerSpec", folder: Path, quantization: str = "none") -> None:
