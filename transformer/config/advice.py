@@ -94,7 +94,7 @@ TRANSLATOR = Task(
 LANGUAGE_MODEL = Task(
     "a language model",
     (
-        Row(3, 4, 128, 4, 512, 0.1, 1000, 2048, 15, "model of configs/lm_quickstart.py"),
+        Row(3, 4, 128, 4, 512, 0.1, 1000, 2048, 15, "Shakespeare, 1.58 nats: docs/benchmarks.md"),
         Row(50, 6, 256, 4, 1024, 0.1, 8000, 8192, 10, "not measured yet"),
         Row(math.inf, 12, 768, 12, 3072, 0.1, 32_000, 32_768, 2, "the sizes of GPT-2"),
     ),
