@@ -296,12 +296,12 @@ print(f"{epochs:.2f}; metrics.jsonl says {read_metrics(first)[-2]['epoch']:.2f}"
 import json
 
 GREEDY = ["--decode.beam-size", 1, "--decode.max-extra-length", 20]
+VALIDATION = [text / "validation.en", text / "validation.de"]
 
 
 def bleu_of(run):
     """The BLEU of a run on your validation set, with greedy search."""
-    files = [f"{text}/validation.en", f"{text}/validation.de"]
-    command("eval.py", run, *GREEDY, "--test-files", *files)
+    command("eval.py", run, *GREEDY, "--test-files", *VALIDATION)
     [record] = (Path(run) / "eval").glob("*.json")
     scores = json.loads(record.read_text(encoding="utf-8"))["scores"]
     return next(score["value"] for score in scores if score["name"] == "BLEU")
@@ -377,8 +377,7 @@ from sacrebleu.metrics import BLEU
 loaded = ctranslate2.Translator(str(small), device="cpu")
 source = sentencepiece.SentencePieceProcessor(str(small / "source.spm"))
 target = sentencepiece.SentencePieceProcessor(str(small / "target.spm"))
-files = (text / "validation.en", text / "validation.de")
-english, german = (file.read_text(encoding="utf-8").splitlines() for file in files)
+english, german = (file.read_text(encoding="utf-8").splitlines() for file in VALIDATION)
 found = loaded.translate_batch(source.encode(english, out_type=str), beam_size=1)
 translations = [target.decode(one.hypotheses[0]) for one in found]
 with_8_bits = BLEU().corpus_score(translations, [german]).score

@@ -95,8 +95,8 @@ def model_spec(
         if config.positions != "rotary":
             # Its own table has all sines before all cosines; ours must be saved with the weights.
             own = sinusoids(jnp.arange(max_length), config.d_model) if learned is None else learned
-            held: Any = stack_spec.position_encodings  # its class declares text
-            held.encodings = np.asarray(own)
+            table: Any = stack_spec.position_encodings  # its class declares text
+            table.encodings = np.asarray(own)
         if stack.norm is not None:
             set_norm(stack_spec.layer_norm, stack.norm)
         for layer_spec, layer in zip(stack_spec.layer, unstack(stack)):

@@ -21,7 +21,7 @@ TRAINING: dict[str, Collection | None] = dict.fromkeys(
      "accelerator", "dtype", "max_offset"),
     ANY,
 )  # fmt: skip
-"""Of `model`: settings without effect in float32 once a model of absolute positions is trained."""
+"""Of `model`: settings without effect in float32 on a trained model without relative positions."""
 
 
 def check_held(model: ModelConfig, held: Mapping[str, Collection | None], holder: str) -> None:
