@@ -83,8 +83,8 @@ assert not shown & {source for source, _ in tests}
 #
 # One command. It keeps everything in its run folder, and continues from there if it is run again.
 # While it works, we draw what it writes to `metrics.jsonl`, beside the curves of the whole
-# training: the same command without settings (`python train.py configs/quickstart.py`), 960 updates
-# on all 100,000 pairs, which take about five minutes on two CPU cores. Our 60 updates need few
+# training: the same command without settings (`python train.py configs/quickstart.py`), 660 updates
+# on all 100,000 pairs, which take about four minutes on two CPU cores. Our 60 updates need few
 # pairs, so we give them 20,000, and 100 for validation.
 
 # %%
@@ -160,7 +160,7 @@ q[0] += 1 - smoothing  # the reference's token
 least = -(q * np.log(q)).sum()
 curve = read_metrics(weights)
 rates = [line["learning_rate"] for line in curve if "learning_rate" in line]
-assert curve[-1]["step"] == config.train.steps == 960
+assert curve[-1]["step"] == config.train.steps == 660
 assert rates[-1] < 0.01 * max(rates)  # led to zero at the end
 print(f"the smallest loss is {least:.2f} nats per token")
 whole = [line["loss"] for line in curve if "loss" in line]
@@ -195,9 +195,10 @@ print(f"{loss:.2f} nats")
 #
 # Settings, vocabulary and weights are all that is needed. Those of the whole training are in
 # `notebooks/weights/quickstart` (made by `make weights`); `load_run(Path("runs/quickstart"))` reads
-# those of a run of your own. (Unlike Figure 1, this model normalises before each sublayer:
-# pre-norm, section 6 of `02_transformer`. On a CPU, JAX simulates four devices; the last section
-# divides a batch among them.)
+# those of a run of your own. (Unlike Figure 1, this model normalises before each sublayer, and it
+# rotates queries and keys instead of adding positions to the embeddings: sections 6 and 5 of
+# `02_transformer`. On a CPU, JAX simulates four devices; the last section divides a batch among
+# them.)
 
 # %%
 import jax
