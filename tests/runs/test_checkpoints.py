@@ -112,7 +112,10 @@ def test_what_was_saved_on_one_device_is_restored_on_four(tmp_path, config, stat
 
 @pytest.mark.parametrize(
     "name",
-    ["adam", *(pytest.param(one, marks=pytest.mark.slow) for one in ("muon", "schedule_free"))],
+    [
+        "adam",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("adamw", "muon", "schedule_free")),
+    ],
 )
 def test_training_goes_on_from_a_restored_state_as_if_nothing_had_happened(
     tmp_path, config, random_batch, compiled_update, name

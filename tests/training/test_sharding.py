@@ -239,6 +239,7 @@ def test_nearly_all_of_a_state_is_split_and_none_of_it_along_its_layers(small_co
     [
         ("adam", 2),
         pytest.param("adam", 1, marks=pytest.mark.slow),
+        pytest.param("adamw", 2, marks=pytest.mark.slow),
         pytest.param("muon", 2, marks=pytest.mark.slow),
         pytest.param("schedule_free", 2, marks=pytest.mark.slow),
     ],
@@ -248,7 +249,8 @@ def test_updates_of_a_split_state_equal_those_of_a_copied_one(
 ):
     averaged = {} if name == "schedule_free" else {"ema_decay": 0.5}
     config = split_config(small_config, micro_batches=micro_batches, **averaged)
-    config = replace(config, optimizer=replace(config.optimizer, name=name))
+    decay = 0.3 if name == "adamw" else 0.0
+    config = replace(config, optimizer=replace(config.optimizer, name=name, weight_decay=decay))
     mesh = sharding.make_mesh()
     ours, metrics = updated(mesh, config, uneven_batch, updates=3)
     theirs, metrics_there = updated(mesh, copied(config), uneven_batch, updates=3)
