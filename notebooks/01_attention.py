@@ -296,10 +296,10 @@ for count in (5, 20, 60):
 
 # %% [markdown]
 # Does the bottleneck matter? `notebooks/recurrent.py` is a translator of two recurrent networks
-# (Cho et al., 2014) whose context vector has 192 numbers. It was trained on the same 100,000
-# sentence pairs as the Transformer of the later notebooks. Both now translate 500 sentences of the
-# same grammar that training has not shown, and choose the likeliest token at each step (greedy
-# search, section 11 of `02_transformer`).
+# (Cho et al., 2014) whose context vector has 192 numbers. It was trained on the same corpus of
+# 100,000 sentence pairs as the Transformer of the later notebooks. Both now translate 500 sentences
+# of the same grammar that training has not shown, and choose the likeliest token at each step
+# (greedy search, section 11 of `02_transformer`).
 
 # %%
 from dataclasses import replace

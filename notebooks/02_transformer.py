@@ -823,9 +823,9 @@ for offset in range(-7, 8):
 # A fragment from the middle of a text therefore gets the same scores wherever it stands. With
 # sinusoids that are added to the embeddings, it does not. A third way, rotary positions, rotates
 # queries and keys by an angle that grows with the position (Su et al., 2021; `layers.rotated`).
-# Their product then depends on the distance alone, and the values are left as they are. The small
-# translators of this project have rotary positions, since they learn from fewer updates with them
-# ([measurements](../docs/experiments.md#positions)).
+# Their product then depends on the distance alone, and the values are left as they are. The
+# translator of `configs/quickstart.py`, which the later notebooks use, has rotary positions, since
+# it needs fewer updates with them ([measurements](../docs/experiments.md#positions)).
 
 # %%
 learned = init_params(replace(config, positions="learned", max_positions=32), jax.random.key(0))

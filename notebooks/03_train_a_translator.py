@@ -84,8 +84,8 @@ assert not shown & {source for source, _ in tests}
 # One command. It keeps everything in its run folder, and continues from there if it is run again.
 # While it works, we draw what it writes to `metrics.jsonl`, beside the curves of the whole
 # training: the same command without settings (`python train.py configs/quickstart.py`), 660 updates
-# on all 100,000 pairs, which take about four minutes on two CPU cores. Our 60 updates need few
-# pairs, so we give them 20,000, and 100 for validation.
+# on 72,000 of the 100,000 pairs, which take about four minutes on two CPU cores. Our 60 updates
+# need few pairs, so we give them 20,000, and 100 for validation.
 
 # %%
 import matplotlib.pyplot as plt

@@ -61,6 +61,7 @@ sys.path.insert(0, os.getcwd())
 
 # %%
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -278,10 +279,10 @@ print(f"the right pronoun in {right_pronouns:.0%} of {len(with_it)} sentences")
 assert right_pronouns > 0.9
 
 # %% [markdown]
-# Which heads attend to the noun? On the left the row of "it" in the encoder. In the middle the row
-# of the pronoun in cross-attention. On the right the row of the pronoun in the decoder's masked
-# self-attention: how much of it goes to the German words before the noun's article, to the article,
-# to the noun and to the words after it. All are means over the sentences.
+# Which heads attend to the noun? The left panel below shows the row of "it" in the encoder, and the
+# middle one the row of cross-attention that predicts the pronoun. The right one is the same row of
+# the decoder's masked self-attention. It sums the weights of the German words before the article of
+# the noun, of the article, of the noun and of the words after it. All are means over the sentences.
 
 # %%
 source = pad_sources(tokenizers.source.encode(with_it), len(with_it), 16)
@@ -300,14 +301,13 @@ of_it = np.asarray(encoder_weights.own)[:, :, :, it_at].mean(1)
 of_pronoun = np.asarray(decoder_weights.cross)[:, every, :, pronoun_at].mean(0)
 
 [hat], [sold] = tokenizers.target.encode(["hat", "verkauft"])  # the object stands between them
-shares_of_words = []
-own_weights = np.asarray(decoder_weights.own)[:, every, :, pronoun_at]  # [B, layers, H, T]
-for german, weights in zip(np.asarray(shifted(target)).tolist(), own_weights):
+own_weights = np.asarray(decoder_weights.own).swapaxes(0, 1)  # [B, layers, H, T, T]
+sums = []
+for german, weights, row in zip(shifted(target).tolist(), own_weights, pronoun_at):
     article = german.index(hat) + 1
-    words = np.split(weights, [article, article + 1, german.index(sold)], axis=-1)
-    shares_of_words.append([word.sum(-1) for word in words])
-of_words = np.moveaxis(np.mean(shares_of_words, 0), 0, -1)  # before, article, noun, after
-to_german_noun = of_words[..., 1] + of_words[..., 2]
+    begins = [0, article, article + 1, german.index(sold)]
+    sums.append(np.add.reduceat(weights[:, :, row], begins, axis=-1))
+of_words = np.mean(sums, 0)  # before, article, noun, after
 
 _, untrained_weights = run_encoder(untrained, source)
 of_it_before = np.asarray(untrained_weights.own)[:, :, :, it_at].mean(1)
@@ -318,32 +318,33 @@ assert of_it_before[..., noun_at].max() < 0.3
 # %%
 columns = [*pieces[:noun_at], "NOUN", *pieces[noun_at + 1 : -1], "<end>"]
 rows = [f"layer {n + 1}, head {m + 1}" for n, m in np.ndindex(of_it.shape[:2])]
-GERMAN = ["before", "article", "NOUN", "after"]
-widths = [len(words) for words in (columns, columns, GERMAN)]
+WORDS = ["before", "article", "NOUN", "after"]
+shown = {
+    "encoder": (of_it[..., : len(columns)], columns),
+    "cross-attention": (of_pronoun[..., : len(columns)], columns),
+    "masked self-attention": (of_words, WORDS),
+}
+widths = [len(words) for _, words in shown.values()]
 figure, panels = plt.subplots(
     1, 3, figsize=(15, 5), sharey=True, layout="compressed", width_ratios=widths
 )
-for axes, weights, title, words in zip(
-    panels,
-    (of_it, of_pronoun, of_words),
-    ("encoder", "cross-attention", "masked self-attention"),
-    (columns, columns, GERMAN),
-):
-    draw_weights(axes, weights.reshape(len(rows), -1)[:, : len(words)], rows, words, title)
+for axes, (title, (weights, words)) in zip(panels, shown.items()):
+    draw_weights(axes, weights.reshape(len(rows), -1), rows, words, title)
     axes.set(xlabel="key", ylabel="head")
 figure.suptitle("Attention of 'it' and of its translation, from 0 (white) to 1")
 plt.show()
-assert of_it[..., noun_at].max() > 0.4 and to_german_noun.max() > 0.4
-assert of_pronoun[..., noun_at].max() < 0.1
+on_noun = {"encoder": of_it[..., noun_at], "decoder": of_words[..., 1:3].sum(-1)}
+assert min(weights.max() for weights in on_noun.values()) > 0.4
+assert of_pronoun[..., noun_at].max() < 0.1 < 0.9 < of_pronoun[..., it_at].max()
 
 # %% [markdown]
-# Some heads of the encoder go to the noun, and carry it to "it". Some heads of masked
-# self-attention go to the German article that the model has already written: *den* is masculine, so
-# the pronoun is *er*. Cross-attention hardly goes to the noun. Which of these heads does the model
-# need? Attention weights alone do not tell; an experiment does. We remove heads: the rows of $W^O$
-# that belong to a head become zero, so that nothing of it is added to the residual stream. First
-# those that attend to the noun or to its translation most, then, as a control, those that do so
-# least.
+# Two heads of the encoder carry the noun to "it", where cross-attention fetches it: three of its
+# heads in layer 2 go to "it", none to the noun. Two heads of masked self-attention go to the German
+# article, which the model has already written: *den* is masculine, so the pronoun is *er*. Does the
+# model need both ways? Attention weights alone do not tell; an experiment does. We remove heads:
+# the rows of $W^O$ that belong to a head become zero, so that nothing of it is added to the
+# residual stream. As a control, we remove the heads of both kinds that attend to the noun and its
+# article least.
 
 
 # %%
@@ -356,34 +357,41 @@ def without_head(params, stack, attention, layer, head):
     return params.replace(**{stack: changed})
 
 
-to_noun = {("encoder", "self_attention", *n): w for n, w in np.ndenumerate(of_it[..., noun_at])}
-for place, weight in np.ndenumerate(of_pronoun[..., noun_at]):
-    to_noun["decoder", "cross_attention", *place] = weight
-for place, weight in np.ndenumerate(to_german_noun):
-    to_noun["decoder", "self_attention", *place] = weight
-ranked = sorted(to_noun, key=to_noun.get, reverse=True)
-for stack, attention, layer, head in ranked[:4]:
-    weight = to_noun[stack, attention, layer, head]
-    print(f"{stack:8} {attention:16} layer {layer + 1}, head {head + 1}: {weight:.2f}")
+def heads_on_noun(stack, ranks):
+    """Heads of self-attention, by their weight on the noun: those of these ranks."""
+    weights = on_noun[stack]
+    chosen = np.argsort(-weights, axis=None)[ranks]
+    return [(stack, "self_attention", *np.unravel_index(n, weights.shape)) for n in chosen]
+
+
+of_encoder, of_decoder = (heads_on_noun(stack, slice(2)) for stack in on_noun)
+removals = {
+    "nothing": [],
+    "one head of the encoder": of_encoder[:1],
+    "two heads of the encoder": of_encoder,
+    "two heads of the decoder": of_decoder,
+    "these four": of_encoder + of_decoder,
+    "four others": [head for stack in on_noun for head in heads_on_noun(stack, slice(-2, None))],
+}
 
 # %%
 shares = {}
-for name, order in {"that attend most": ranked, "that attend least": ranked[::-1]}.items():
-    weakened, shares[name] = params, [right_pronouns]
-    for head in order[:4]:
+for name, removed in removals.items():
+    weakened = params
+    for head in removed:
         weakened = without_head(weakened, *head)
-        translated = translate(make_translator(greedy, weakened, tokenizers), with_it)
-        shares[name].append(share_right(translated))
-    print(f"right without 0 to 4 heads {name:17}: {np.array(shares[name])}")
-    print("  for example:", translated[0])
-most, least = shares.values()
-assert most[1] > 0.9 and most[4] < 0.5 < 0.8 < least[4]
+    translated = translate(make_translator(greedy, weakened, tokenizers), with_it)
+    shares[name] = share_right(translated)
+    written = Counter(re.findall(r" weil (er|sie|es) ", " ".join(translated)))
+    print(f"{name + ' removed':32} {shares[name]:4.0%} right: {dict(written)}")
+assert min(shares.values()) == shares["these four"] < 0.5
+assert all(share > 0.9 for name, share in shares.items() if name != "these four")
 
 # %% [markdown]
-# One head alone can be missed: there are two ways to the pronoun, from the English noun and from
-# the German article. Only when the heads of both are gone, the model has to guess among three
-# genders. So a dark cell in a map of attention says that information *may* flow there. Only a
-# removal shows whether the model depends on it.
+# So there are two ways to the pronoun: from the English noun and from the German article. One of
+# them suffices. Without both, the model writes *er* for every noun, which is right for the
+# masculine ones. So a dark cell in a map of attention says that information *may* flow there. Only
+# a removal shows whether the model depends on it.
 #
 # ## German verbs go to the end
 #
@@ -611,8 +619,8 @@ assert max(angle("mother", "sister"), angle("green", "grey")) < angle("mother", 
 # %% [markdown]
 # Nouns, adjectives and verbs can be seen in two dimensions: those in which the rows differ most
 # (principal components: the first rows of $V^\top$ in the singular value decomposition of the
-# centred table). Names and times lie among the nouns there; more dimensions separate them, too.
-# We also count how often the four nearest neighbours of a word, among all words of the figure, are
+# centred table). Names lie among other words there; more dimensions separate them, too. We also
+# count how often the four nearest neighbours of a word, among all words of the figure, are
 # of its own class. (Words that the vocabulary splits into pieces, as most determiners, have no row
 # of their own and are left out.)
 
@@ -993,8 +1001,8 @@ assert rises[-1].mean() > 2 * rises[:2].mean()  # cross-attention, last layer; t
 assert rises.mean(1).argmax() == len(rises) - 1
 
 # %% [markdown]
-# Cross-attention of the last layer is missed most: through it the decoder reads the sentence.
-# Single heads of the encoder are missed little. Some feed-forward networks are worth far more than
+# Cross-attention of the last layer is missed most: through it the decoder reads the sentence. Most
+# other heads are missed little. Some feed-forward networks are worth far more than
 # any head, but each of them also has many more weights.
 
 # %% [markdown]

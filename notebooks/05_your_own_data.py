@@ -288,8 +288,8 @@ print(f"{epochs:.2f}; metrics.jsonl says {read_metrics(first)[-2]['epoch']:.2f}"
 # ## 6. Fine-tuning a trained model
 #
 # 2,000 pairs are too few to learn a language from. They are enough to adapt a model that has
-# learned it: here the one of `03_train_a_translator`, which has read 100,000 sentences in the
-# usual spelling. First its score on your validation set (the test set is for the final score:
+# learned it: here the one of `03_train_a_translator`, which has read 72,000 sentences in the usual
+# spelling. First its score on your validation set (the test set is for the final score:
 # `python eval.py runs/own_data/tuned`):
 
 # %%
@@ -329,7 +329,7 @@ command("train.py", "configs/quickstart.py", "--run", tuned, "--from", trained, 
 after, alone = (
     max(line.get("validation_bleu", 0) for line in read_metrics(run)) for run in (tuned, first)
 )
-print(f"trained on 100,000 other sentences: {before:.1f}, fine-tuned on yours: {after:.1f}")
+print(f"trained on 72,000 other sentences: {before:.1f}, fine-tuned on yours: {after:.1f}")
 print(f"trained on yours alone: {alone:.1f}")
 assert after > before + 8
 assert after > alone + 25

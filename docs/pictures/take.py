@@ -43,7 +43,7 @@ def take(page_address: str, report_address: str) -> None:
         page = browser.new_page(viewport={"width": 820, "height": 400})
         page.goto(page_address)
         page.fill("#text", SENTENCE)
-        for _ in range(2):  # the first answer waits for compilation
+        for _ in range(2):  # the first waits for compilation; the second's time is shown
             with page.expect_response(lambda answer: answer.ok, timeout=120_000):
                 page.click("#go")
         page.locator(".words button").nth(3).hover()

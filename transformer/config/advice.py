@@ -2,12 +2,12 @@
 
 `python train.py FILES` trains with them, and `--doctor` prints them. The optimizer is Muon, which
 needs two thirds of Adam's updates on the phrasebook, and Adam for classifiers, whose tokens are
-whole words. Translators have rotary positions, which need two thirds of the updates of sinusoids
-(docs/experiments.md). The less text, the smaller the model and its vocabulary, and the
-stronger its dropout: on 5,000 to 165,000 pairs, tuned models are up to 7.3 BLEU better than the
-paper's base model (Araabi and Monz, 2020, https://arxiv.org/abs/2011.02266), and the best
-vocabularies have 1,000 tokens for 30,000 pairs and 32,000 or more for millions (Gowda and May,
-2020, https://arxiv.org/abs/2004.02334).
+whole words. Translators have rotary positions: on the phrasebook, 660 updates with them are better
+than 960 with sinusoids (docs/experiments.md). The less text, the smaller the model and its
+vocabulary, and the stronger its dropout: on 5,000 to 165,000 pairs, tuned models are up to 7.3 BLEU
+better than the paper's base model (Araabi and Monz, 2020, https://arxiv.org/abs/2011.02266), and
+the best vocabularies have 1,000 tokens for 30,000 pairs and 32,000 or more for millions (Gowda and
+May, 2020, https://arxiv.org/abs/2004.02334).
 """
 
 import math
@@ -88,7 +88,7 @@ TRANSLATOR = Task(
         Row(3, 4, 128, 4, 256, 0.3, 8000, 4096, 48, "Multi30k, 40 BLEU: docs/experiments.md"),
         Row(20, 4, 256, 4, 512, 0.3, 8000, 4096, 16, "not measured yet"),
         Row(200, 6, 256, 4, 1024, 0.2, 16_000, 8192, 10, "not measured yet"),
-        Row(math.inf, 6, 512, 8, 2048, 0.1, 32_000, 25_000, 4, "the paper's base model"),
+        Row(math.inf, 6, 512, 8, 2048, 0.1, 32_000, 25_000, 4, "sizes of the paper's base model"),
     ),
     {
         "model.positions": "rotary",
