@@ -2,7 +2,7 @@
 
 command   python train.py configs/multi30k.py
 data      multi30k/en_de: downloaded once (1.3 MB), or read from the folder MULTI30K_DIR
-time      about 55 minutes on two cores of an AMD EPYC (Zen 3), by the speed of 280 updates
+time      about 55 minutes on two cores of an AMD EPYC (Zen 3), by the speed of 200 updates
 score     40.6 BLEU on test_2016_flickr (39.0 to 42.2) with seed 0, and 41.1 on lower-cased text
           (39.4 to 42.7); other seeds were not measured yet
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0

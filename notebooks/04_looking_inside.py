@@ -301,12 +301,12 @@ of_it = np.asarray(encoder_weights.own)[:, :, :, it_at].mean(1)
 of_pronoun = np.asarray(decoder_weights.cross)[:, every, :, pronoun_at].mean(0)
 
 [hat], [sold] = tokenizers.target.encode(["hat", "verkauft"])  # the object stands between them
-own_weights = np.asarray(decoder_weights.own).swapaxes(0, 1)  # [B, layers, H, T, T]
+own_weights = np.asarray(decoder_weights.own)[:, every, :, pronoun_at]  # [B, layers, H, T]
 sums = []
-for german, weights, row in zip(shifted(target).tolist(), own_weights, pronoun_at):
+for german, weights in zip(shifted(target).tolist(), own_weights):
     article = german.index(hat) + 1
     begins = [0, article, article + 1, german.index(sold)]
-    sums.append(np.add.reduceat(weights[:, :, row], begins, axis=-1))
+    sums.append(np.add.reduceat(weights, begins, axis=-1))
 of_words = np.mean(sums, 0)  # before, article, noun, after
 
 _, untrained_weights = run_encoder(untrained, source)
@@ -1002,8 +1002,8 @@ assert rises.mean(1).argmax() == len(rises) - 1
 
 # %% [markdown]
 # Cross-attention of the last layer is missed most: through it the decoder reads the sentence. Most
-# other heads are missed little. Some feed-forward networks are worth far more than
-# any head, but each of them also has many more weights.
+# other heads are missed little. Some feed-forward networks are worth far more than any head, but
+# each of them also has many more weights.
 
 # %% [markdown]
 # ### Exercise 5: remove heads together
