@@ -6,6 +6,8 @@ it. `--compare` says which of two translators is better, `--scores` shows what h
 """
 
 import signal
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,16 @@ from transformer.commands.command_line import EvalCommand, member, named_setting
 from transformer.commands.program import run_command
 from transformer.config import Config, DataConfig
 
+OF_TRANSLATORS = (
+    "ensemble",
+    "compare",
+    "confidence",
+    "lowercased",
+    "details",
+    "sacrebleu",
+    "references",
+)
+"""Options that other models do not have."""
 COMPARABLE = (
     "  comparable with scores of the same signature on the same test set; not with BLEU of "
     "tokenised,\n  lower-cased or compound-split text, which papers often have"
@@ -44,9 +56,11 @@ def main(words: list[str]) -> None:
         check_metrics(config.data)
     test_sets = choose_test_sets(command, config.data)
 
-    # The model, and another one.
+    # The model, and others.
     run = load_run(command.run, command.checkpoint, config)
-    translator = translator_of(command.run, run) if translates else None
+    translator, label = (None, run.label)
+    if translates:
+        translator, label = translator_of(command.run, run, command.ensemble)
     other = load_other(command, config, words) if command.compare else None
     if command.confidence and command.split == "validation":
         fit_confidence(command, translator, test_sets)
@@ -61,7 +75,8 @@ def main(words: list[str]) -> None:
     results = []
     for number, test_set in enumerate(test_sets):
         print("\n" * (number > 0), end="")
-        results.append(score_test_set(command, config, run, (translator, other), test_set))
+        translators = (translator, other)
+        results.append(score_test_set(command, replace(run, label=label), translators, test_set))
     if command.perturb:
         named = [(test_set.name, record) for test_set, record, _ in results]
         print("", *side_by_side(named), sep="\n")
@@ -70,16 +85,15 @@ def main(words: list[str]) -> None:
 
 
 def score_test_set(
-    command: EvalCommand, config: Config, run, translators: tuple, test_set
+    command: EvalCommand, run, translators: tuple, test_set
 ) -> tuple[Any, dict, list[str] | None]:
     """Prints and keeps all scores of a test set; returns it, its record, and the translations of
     the first of two translators, each of which may be None."""
-    from dataclasses import replace
-
     from transformer.evaluation.scores import References
 
     translator, other = translators
-    sentences, data = len(test_set.pairs), test_set.settings(config.data)
+    config, sentences = run.config, len(test_set.pairs)
+    data = test_set.settings(config.data)
     languages = " to ".join(getattr(data, side) for side in data.sides)
     print(f"{test_set.name}, {languages}, {sentences:,} sentences")
     print(f"checkpoint {run.label}")
@@ -92,7 +106,7 @@ def score_test_set(
         record |= scored
     if other:
         record |= compare_with(other, command, translations, references)
-    record["losses"] = score_likelihood(run, test_set.pairs)
+    record["losses"] = [] if command.ensemble else score_likelihood(run, test_set.pairs)
     keep(command, replace(config, data=data), test_set.stem, record, translations)
     return test_set, record, translations
 
@@ -102,8 +116,7 @@ def choose_test_sets(command: EvalCommand, data: DataConfig) -> list:
     from transformer.data.test_sets import in_files, of_sacrebleu, split_of, with_references
     from transformer.errors import UserError
 
-    of_translators = ("compare", "confidence", "lowercased", "details", "sacrebleu", "references")
-    if len(data.sides) == 1 and (named := [n for n in of_translators if getattr(command, n)]):
+    if len(data.sides) == 1 and (named := [n for n in OF_TRANSLATORS if getattr(command, n)]):
         raise UserError(f"{command.run} is not a translator: remove --{' and --'.join(named)}")
     found = in_files(data, command.test_files) if command.test_files else []
     found += [of_sacrebleu(data, name) for name in command.sacrebleu]
@@ -210,22 +223,21 @@ def words_beside(translator, texts):
     return partial(judged, references=[*zip(*columns)])
 
 
-def translator_of(folder: Path, run):
-    """How the model of a run translates, with the run's lexicon if it has shortlists."""
-    from dataclasses import replace
-
+def translator_of(folder: Path, run, others: Sequence[str] = ()) -> tuple[Any, str]:
+    """How the model of a run translates, alone or in an ensemble with those of other runs, with the
+    run's lexicon if it has shortlists; and the label of the checkpoints."""
+    from transformer.commands.ensemble import load_members
     from transformer.decoding.shortlist import load_lexicon
-    from transformer.decoding.translator import make_translator
+    from transformer.decoding.translator import make_joint_translator
 
-    translator = make_translator(run.config, run.params, run.tokenizers)
-    return replace(translator, lexicon=load_lexicon(folder, run.config))
+    members, label = load_members(run, others)
+    translator = make_joint_translator(members, run.config.decode, run.tokenizers)
+    return replace(translator, lexicon=load_lexicon(folder, run.config)), label
 
 
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     """The translator of --compare, and what it is. It searches by the settings of its own run,
     except for those on the command line."""
-    from dataclasses import replace
-
     from transformer.config.rules import check
     from transformer.data.languages import translates_alike
     from transformer.errors import UserError
@@ -243,8 +255,8 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     check(other)
     run = load_run(folder, checkpoint, other)
     search = f"beam {other.decode.beam_size}, alpha {other.decode.alpha}"
-    label = f"{folder}, checkpoint {run.label}, {search}"
-    return translator_of(folder, run), label
+    translator, label = translator_of(folder, run)
+    return translator, f"{folder}, checkpoint {label}, {search}"
 
 
 def compare_with(other: tuple, command: EvalCommand, translations: list[str], references) -> dict:
@@ -256,7 +268,8 @@ def compare_with(other: tuple, command: EvalCommand, translations: list[str], re
 
     translator, label = other
     theirs = translate(translator, references.sources)
-    print(f"\nfirst: {command.run}; second: {label}")
+    first = ", ".join([str(command.run), *command.ensemble])
+    print(f"\nfirst: {first}; second: {label}")
     found = compare(translations, theirs, references)
     print(*found, sep="\n")
     return {"compared": {"with": label, "metrics": [asdict(one) for one in found]}}
@@ -308,6 +321,7 @@ def keep(command: EvalCommand, config: Config, stem: str, record: dict, translat
     stem = f"{stem}-{command.checkpoint}"
     if translations is not None:
         stem += f"-{search_name(config.decode)}"
+    stem += "".join(f"-with-{Path(name).name.replace(':', '-')}" for name in command.ensemble)
     path = own_path(command.run / "eval" / stem, record["test_set"])
     try:
         print("kept in", " and ".join(write_record(path, record, translations, config.data.target)))

@@ -16,10 +16,9 @@ from typing import Any
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
-from transformer.commands.command_line import TranslateCommand, member, parse_translate
+from transformer.commands.command_line import TranslateCommand, parse_translate
 from transformer.commands.program import run_command
 from transformer.commands.standard_input import Exchange, answer_lines, typed_lines
-from transformer.config import Config
 from transformer.decoding.requests import (
     NO_ANSWER,
     Answer,
@@ -39,15 +38,19 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import sys
 
+    from transformer.commands.ensemble import load_members
     from transformer.commands.glossary import load_glossary
     from transformer.data.tags import target_tag
     from transformer.decoding.confidence import load_temperature
     from transformer.decoding.shortlist import load_lexicon
     from transformer.decoding.translator import make_joint_translator
     from transformer.machine import devices
+    from transformer.runs.load import load_run
 
     devices.configure_devices("any")
-    members, tokenizers, label = load_members(command, config)
+    run = load_run(command.run, command.checkpoint, config)
+    members, label = load_members(run, command.ensemble)
+    tokenizers = run.tokenizers
     target_tag(tokenizers.source, command.target)
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
@@ -120,32 +123,6 @@ class Translation(Exchange):
         if self.command.output == "json":
             return as_error(line, self.command.input, sentence)
         return "\n".join(as_text(number, [NO_ANSWER], self.command.nbest > 1))
-
-
-def load_members(command: TranslateCommand, config: Config):
-    """The models, their tokenizers, and the label of their checkpoints. Raises UserError for a run
-    of another vocabulary."""
-    from transformer.data.languages import translates_alike
-    from transformer.errors import UserError
-    from transformer.runs.checkpoints import load_params
-    from transformer.runs.folder import load_run_config
-    from transformer.runs.load import load_run
-
-    first = load_run(command.run, command.checkpoint, config)
-    members, label = [(config.model, first.params)], first.label
-    for run, checkpoint in map(member, command.ensemble):
-        other = load_run_config(run)
-        if not translates_alike(other.data, config.data):
-            raise UserError(f"--ensemble: {run} does not translate between these languages")
-        if other.data.vocabulary != config.data.vocabulary:
-            raise UserError(
-                f"--ensemble: {run} has another vocabulary than {command.run}: only runs with "
-                "the same training data and vocabulary settings share one"
-            )
-        params, label_there = load_params(run, other, checkpoint)
-        members.append((other.model, params))
-        label += f"; {run}, {label_there}"
-    return members, first.tokenizers, label
 
 
 if __name__ == "__main__":

@@ -133,6 +133,9 @@ class EvalCommand:
     confidence: bool = False
     """Also print how many words of each confidence are not in the reference. With --split
     validation, the confidence is fitted first, and kept in the run."""
+    ensemble: tuple[str, ...] = ()
+    """More runs with the same vocabulary, each RUN or RUN:CHECKPOINT, whose probabilities are
+    averaged with those of this run."""
     compare: str = ""
     """Another run, or RUN:CHECKPOINT, to compare with on the same test set: print which one is
     better, and whether the difference is significant; "": none."""
@@ -372,6 +375,9 @@ def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
     for name in ("beside", "sentences"):
         if getattr(command, name) and not command.report:
             raise UserError(f"--{name} has no effect without --report")
+    for name in ("confidence", "report"):
+        if command.ensemble and getattr(command, name):
+            raise UserError(f"--{name} is about one run: remove it or --ensemble")
     if command.report and command.scores:
         raise UserError("--scores scores nothing, but --report needs scores: remove one of them")
     for run in command.beside:
