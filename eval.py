@@ -58,7 +58,7 @@ def main(words: list[str]) -> None:
 
     # The model, and others.
     run = load_run(command.run, command.checkpoint, config)
-    translator, label = (None, run.label)
+    translator, label = None, run.label
     if translates:
         translator, label = translator_of(command.run, run, command.ensemble)
     other = load_other(command, config, words) if command.compare else None
