@@ -45,6 +45,7 @@ def main(words: list[str]) -> None:
         print(kept.replace("\\|", "|"))
         return
 
+    from transformer.commands.ensemble import load_others
     from transformer.evaluation.scores import check_metrics
     from transformer.machine import devices
     from transformer.runs.load import load_run
@@ -58,9 +59,9 @@ def main(words: list[str]) -> None:
 
     # The model, and others.
     run = load_run(command.run, command.checkpoint, config)
-    translator, label = None, run.label
-    if translates:
-        translator, label = translator_of(command.run, run, command.ensemble)
+    others, label = load_others(command.run, run, command.ensemble)
+    run = replace(run, label=label)
+    translator = translator_of(command.run, run, others) if translates else None
     other = load_other(command, config, words) if command.compare else None
     if command.confidence and command.split == "validation":
         fit_confidence(command, translator, test_sets)
@@ -75,8 +76,7 @@ def main(words: list[str]) -> None:
     results = []
     for number, test_set in enumerate(test_sets):
         print("\n" * (number > 0), end="")
-        translators = (translator, other)
-        results.append(score_test_set(command, replace(run, label=label), translators, test_set))
+        results.append(score_test_set(command, run, (translator, other), test_set))
     if command.perturb:
         named = [(test_set.name, record) for test_set, record, _ in results]
         print("", *side_by_side(named), sep="\n")
@@ -223,16 +223,15 @@ def words_beside(translator, texts):
     return partial(judged, references=[*zip(*columns)])
 
 
-def translator_of(folder: Path, run, others: Sequence[str] = ()) -> tuple[Any, str]:
-    """How the model of a run translates, alone or in an ensemble with those of other runs, with the
-    run's lexicon if it has shortlists; and the label of the checkpoints."""
-    from transformer.commands.ensemble import load_members
+def translator_of(folder: Path, run, others: Sequence = ()):
+    """How the model of a run translates, alone or together with other models, with the run's
+    lexicon if it has shortlists."""
     from transformer.decoding.shortlist import load_lexicon
     from transformer.decoding.translator import make_joint_translator
 
-    members, label = load_members(run, others)
+    members = [(run.config.model, run.params), *others]
     translator = make_joint_translator(members, run.config.decode, run.tokenizers)
-    return replace(translator, lexicon=load_lexicon(folder, run.config)), label
+    return replace(translator, lexicon=load_lexicon(folder, run.config))
 
 
 def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
@@ -255,8 +254,8 @@ def load_other(command: EvalCommand, config: Config, words: list[str]) -> tuple:
     check(other)
     run = load_run(folder, checkpoint, other)
     search = f"beam {other.decode.beam_size}, alpha {other.decode.alpha}"
-    translator, label = translator_of(folder, run)
-    return translator, f"{folder}, checkpoint {label}, {search}"
+    label = f"{folder}, checkpoint {run.label}, {search}"
+    return translator_of(folder, run), label
 
 
 def compare_with(other: tuple, command: EvalCommand, translations: list[str], references) -> dict:

@@ -38,7 +38,7 @@ def main(words: list[str]) -> None:
     # Slow imports come after the command line has been understood.
     import sys
 
-    from transformer.commands.ensemble import load_members
+    from transformer.commands.ensemble import load_others
     from transformer.commands.glossary import load_glossary
     from transformer.data.tags import target_tag
     from transformer.decoding.confidence import load_temperature
@@ -49,8 +49,8 @@ def main(words: list[str]) -> None:
 
     devices.configure_devices("any")
     run = load_run(command.run, command.checkpoint, config)
-    members, label = load_members(run, command.ensemble)
-    tokenizers = run.tokenizers
+    others, label = load_others(command.run, run, command.ensemble)
+    members, tokenizers = [(config.model, run.params), *others], run.tokenizers
     target_tag(tokenizers.source, command.target)
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
