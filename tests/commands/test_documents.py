@@ -3,9 +3,6 @@
 import pytest
 from small_run import run
 
-from transformer.commands.document import read_text
-from transformer.errors import UserError
-
 
 def test_a_document_keeps_everything_but_its_sentences(undisturbed):
     lines = ["old cat.", "red dog.", "old dog"]
@@ -29,9 +26,3 @@ def test_a_document_keeps_everything_but_its_sentences(undisturbed):
 def test_a_mistake_is_named(undisturbed, words, stdin, said):
     result = run("translate.py", undisturbed, *words, stdin=stdin)
     assert result.returncode == 2 and said in result.stderr and not result.stdout
-
-
-def test_a_document_is_utf8_and_keeps_its_byte_order_mark():
-    assert read_text("\ufeffa\r\n".encode()) == "\ufeffa\r\n"
-    with pytest.raises(UserError, match="line 2 is not UTF-8"):
-        read_text(b"a\n\xff")

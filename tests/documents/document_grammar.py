@@ -55,6 +55,7 @@ HEAD = "<!DOCTYPE html>\n<html><head><title>A &amp; b</title></head>\n"
 html = joined(html_block).map(lambda body: f"{HEAD}<body>{body}</body></html>\n")
 SOUP = (
     "<b> </b> <i> </p> <p> </i> < & a <!-- --> <script> </script> <br /> ]]> <![CDATA[ <?x?> &#xZ;"
+    " </> <![ <![1]> <![foo[b]]> <![if <![if-b]> <![endif]>"
 )
 tag_soup = st.lists(st.sampled_from([*SOUP.split(" "), " c", "\n"]), max_size=20).map("".join)
 

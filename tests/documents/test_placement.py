@@ -104,6 +104,9 @@ def test_characters_are_written_as_the_source_writes_them():
     assert placed('a &quot;b" &amp; c & d', 'A "B" & C & <', [0, 1, 2, 3, 4, 5, 6, None]) == (
         'A &quot;B" &amp; C & &lt;'
     )
+    assert placed("if x < 5 & y&lt;z &amp; a<b", "z<y & x&b if<5", [None] * 11) == (
+        "z&lt;y & x&amp;b if&lt;5"
+    )
     cue = "1\n00:00:01,000 --> 00:00:02,000\na\nb\n"
     assert placed(cue, "漢字", [0, 1], "srt").endswith("漢\n字\n")  # its lines matter
     po = 'msgid "a\\n"\n"b"\nmsgstr ""\n'

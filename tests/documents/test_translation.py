@@ -1,6 +1,7 @@
 """What is translated of a document, and in what order; placeholders."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from transformer.documents.formats import read_document
 from transformer.documents.placeholders import NUMBERS, PLACEHOLDER
 from transformer.documents.placement import Aligned
-from transformer.documents.translation import Handling, translated
+from transformer.documents.translation import Handling, translated, unchanged
 from transformer.documents.units import units
 
 KEPT = "https://example.org/a?b=1&c=2 www.example.org a.b+c@example.org {name} {0} {0:.2f} {{x.y}}"
@@ -114,6 +115,26 @@ def test_deep_elements_and_long_sentences_are_translated():
     )
     assert result("one two " * 2000, translator).count("TWO ONE") == 2000
     assert max(map(len, translator.asked[-1])) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("form", "before", "repeated", "times"),
+    [
+        ("html", "", "<var>", 2000),
+        ("srt", "00:00:01,000 --> 00:00:02,000\n", "a\n", 100),
+    ],
+)
+def test_the_time_does_not_grow_with_the_square_of_the_length(form, before, repeated, times):
+    def seconds(count):
+        found = []
+        for _ in range(2):
+            start = time.process_time()
+            result(before + repeated * count, copies, form)
+            found.append(time.process_time() - start)
+        return min(found)
+
+    copies = lambda sentences, _: [*map(unchanged, sentences)]  # noqa: E731
+    assert seconds(4 * times) < 9 * seconds(times)  # the square would be 16 times
 
 
 def test_numbers_are_kept_if_that_is_wanted():

@@ -12,7 +12,7 @@ from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags, target_tag
 from transformer.decoding.translator import truncation
 from transformer.documents.alignment import aligned_translations
-from transformer.documents.formats import read_document
+from transformer.documents.formats import read_document, read_text
 from transformer.documents.placement import Aligned
 from transformer.documents.translation import Handling, translated
 from transformer.errors import UserError
@@ -45,15 +45,3 @@ def print_document(command: TranslateCommand, config: Config, translator: Any) -
     sys.stdout.buffer.flush()
     if truncated := sum(one.truncated for one in every):
         warnings.warn(truncation(translator, truncated, len(every)), stacklevel=2)
-
-
-def read_text(data: bytes) -> str:
-    """A document as text, its byte order mark included. Raises UserError if it is not UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"line {line:,} is not UTF-8 ({error.reason}): convert the document, for example with "
-            "iconv"
-        ) from error

@@ -19,16 +19,17 @@ SLACK = 16
 def aligned_translations(
     translator: Translator, sentences: Sequence[str], needs_alignment: bool
 ) -> list[Aligned]:
-    """The best translation of each sentence; aligned with the sentence without its target tag, if
-    that is needed."""
+    """The best translation of each sentence, without spaces around it; aligned with the sentence
+    without its target tag, if that is needed."""
     found = best_hypotheses(translator, sentences)
     attention: list[list[PieceAttention]] = [[] for _ in sentences]
     if needs_alignment:
         attention = piece_attention(translator, sentences, [one.tokens for one in found])
     texts = [translator.tokenizers.source.split_tag(sentence)[1] for sentence in sentences]
+    translations = [one.text.strip() for one in found]
     return [
-        Aligned(one.text, unit_weights(text, one.text, parts), one.truncated)
-        for text, one, parts in zip(texts, found, attention)
+        Aligned(target, unit_weights(source, target, parts), one.truncated)
+        for source, target, one, parts in zip(texts, translations, found, attention)
     ]
 
 

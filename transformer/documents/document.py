@@ -1,10 +1,14 @@
 """Documents: text that stays, and slots for translations."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from transformer.documents.segment import Item, Segment
+
+MARKUP = re.compile("<[A-Za-z/!?]|&[A-Za-z0-9#]")
+"""How a tag or a character reference begins."""
 
 Pieces = list[tuple[str, Item | None]]
 """A translation: text, or an item with the space that it replaces, if any."""
@@ -57,7 +61,7 @@ def written(document: Document, translations: Sequence[Pieces | None]) -> str:
 
 def spelled(slot: Slot, pieces: Pieces) -> str:
     """A translation as the document writes it: the k-th time that a character occurs, as it is
-    written for the k-th time in the source."""
+    written for the k-th time in the source, unless it would begin markup there."""
     left = {text: [*reversed(raws)] for text, raws in slot.segment.spellings.items()}
     found = []
     for text, item in pieces:
@@ -70,7 +74,16 @@ def spelled(slot: Slot, pieces: Pieces) -> str:
                 found.append(slot.escape(character))
             else:
                 found.append(raws.pop() if len(raws) > 1 else raws[0])
-    return "".join(found)
+    return "".join(_without_new_markup(slot, [*filter(None, found)]))
+
+
+def _without_new_markup(slot: Slot, found: Sequence[str]) -> Iterator[str]:
+    """The characters and items of a translation, where a bare < or & that would begin markup is
+    escaped, unless the source has the same there."""
+    source = {one.raw + after.raw[:1] for one, after in pairwise(slot.segment.symbols)}
+    for one, after in pairwise([*found, ""]):
+        begin = one + after[:1]
+        yield slot.escape(one) if MARKUP.fullmatch(begin) and begin not in source else one
 
 
 def original(document: Document) -> str:

@@ -5,7 +5,9 @@ import re
 from transformer.documents.html import VOID
 from transformer.documents.segment import Role, Symbol, replace_matches
 
-TAG = re.compile(r"</?([A-Za-z][\w:.-]*+)[^<>]*+>|<[\d:.]++>|\{\\[^{}]*+\}|<!--.*?-->")
+TAG = re.compile(
+    r"</?([A-Za-z][\w:.-]*+)[^<>]*+>|<[\d:.]++>|\{\\[^{}]*+\}|<!--(?:(?!<!--|-->).)*+-->"
+)
 """A tag; a time in a WebVTT cue; a style of a subtitle, such as {\\an8}; a comment."""
 
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
@@ -33,6 +34,9 @@ VOID = frozenset(
 """Elements without an end tag (https://html.spec.whatwg.org/#void-elements)."""
 
 REFERENCE = re.compile(r"&(?:#[0-9]{1,9};?|#[xX][0-9a-fA-F]{1,9};?|[A-Za-z][A-Za-z0-9]*;?)")
+
+SECTION = re.compile(r"<!\[(?:cdata|if|else|endif)(?![\w.-])", re.IGNORECASE | re.ASCII)
+"""CDATA, and conditions of Microsoft Office."""
 
 
 class Event(NamedTuple):
@@ -96,10 +100,10 @@ def characters(raw: str) -> Iterator[Symbol]:
 
 def _with_whole_elements(found: Sequence[Event]) -> Iterator[Event]:
     """The events, with each opaque element that ends as one event, of kind "other" or "block"."""
-    number = 0
+    number, ends = 0, _element_ends(found)
     while number < len(found):
         event = found[number]
-        last = _element_end(found, number) if event.is_opaque and event.kind == "open" else None
+        last = ends.get(number) if event.is_opaque else None
         if last:
             kind = "other" if event.name in INLINE else "block"
             raw = "".join(inner.raw for inner in found[number:last])
@@ -109,15 +113,16 @@ def _with_whole_elements(found: Sequence[Event]) -> Iterator[Event]:
         number = last or number + 1
 
 
-def _element_end(found: Sequence[Event], number: int) -> int | None:
-    """The number of the event after an element, None if it does not end."""
-    depth = 0
-    for last in range(number, len(found)):
-        if found[last].name == found[number].name:
-            depth += (found[last].kind == "open") - (found[last].kind == "close")
-            if depth == 0:
-                return last + 1
-    return None
+def _element_ends(found: Sequence[Event]) -> dict[int, int]:
+    """The number of the event after each element that ends, by the number of its opening tag."""
+    ends: dict[int, int] = {}
+    opened: defaultdict[str, list[int]] = defaultdict(list)
+    for number, event in enumerate(found):
+        if event.kind == "open":
+            opened[event.name].append(number)
+        elif event.kind == "close" and opened[event.name]:
+            ends[opened[event.name].pop()] = number + 1
+    return ends
 
 
 def events(source: str) -> list[Event]:
@@ -140,7 +145,7 @@ class Parser(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=False)
-        self.found: list[tuple] = []
+        self.found: list[tuple] = [(0, "text")]  # HTMLParser does not report </>
         self.lines = [0]
 
     def feed(self, data: str) -> None:
@@ -152,6 +157,12 @@ class Parser(HTMLParser):
         """Adds a part that begins here."""
         line, column = self.getpos()
         self.found.append((self.lines[line - 1] + column, kind, name, is_opaque))
+
+    def parse_html_declaration(self, i: int) -> int:
+        """Other sections are comments, as in browsers; for them, Python 3.11 raises an error."""
+        if self.rawdata.startswith("<![", i) and not SECTION.match(self.rawdata, i):
+            return self.parse_bogus_comment(i)
+        return super().parse_html_declaration(i)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """An opening tag."""

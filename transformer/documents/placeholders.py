@@ -13,7 +13,7 @@ PLACEHOLDER = regex.compile(
     | www\.[^\s<>"']*[^\s<>"'.,;:!?)\]}\u2019\u201d]
     | (?<![\w.+-])[\w.+-]{1,64}+@[\w-]+(?:\.[\w-]+)+              # e-mail address
     | (?=\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,)      # a message of ICU
-      (?P<icu>\{(?:[^{}]|(?&icu))*\})
+      (?P<icu>\{(?:[^{}]|(?&icu))*+\})
     | \{%.*?%\} | <%.*?%>                                          # {% if %}, <%= x %>
     | [$%\#]?(?P<braces>\{(?:\s*[\w.\[\]]*\s*(?:[,:!][^{}\n]*)?|(?&braces))\})  # {x}, {{x}}, ${x}
     | %%

@@ -5,12 +5,13 @@ Zenkel et al. (2021), "Automatic Bilingual Markup Transfer", compare such method
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from transformer.documents.document import Pieces
 from transformer.documents.segment import Item, Segment
@@ -72,9 +73,9 @@ class Placing:
     source: list[Span]
     target: list[Span]
     shares: Float[np.ndarray, "T S"]
+    is_broken: Bool[np.ndarray, "N"]
+    """Whether there is a break in each gap of the target; it is set when breaks are placed."""
     length: int
-    broken: set[int] = field(default_factory=set)
-    """Gaps of the target that have a break."""
 
     @classmethod
     def of(cls, segment: Segment, translation: Aligned) -> "Placing":
@@ -82,11 +83,13 @@ class Placing:
         the same word is cut in the same places."""
         text, whole, source = segment.text, units(segment.text), []
         parts: list[range] = []
+        cuts = {item.place for item in segment.items}
         for start, end in whole:
-            cuts = {item.place for item in segment.items if start < item.place < end}
-            edges = [*pairwise(sorted({start, end, *cuts}))]
+            inner = (place for place in range(start + 1, end) if place in cuts)
+            edges = [*pairwise([start, *inner, end])]
             parts.append(range(len(source), len(source) + len(edges)))
             source += edges
+        counts = np.array([*map(len, parts)], int)
         target, rows = [], []
         found = units(translation.text)
         for (start, end), weights in zip(found, translation.weights, strict=True):
@@ -99,10 +102,24 @@ class Placing:
                     rows[-1][part] = 1
             else:
                 target.append((start, end))
-                rows.append(_expanded(weights, parts, len(source)))
+                rows.append(np.repeat(weights / counts, counts))
         shares = np.array(rows).reshape(len(target), len(source))
         shares = shares / np.maximum(shares.sum(1, keepdims=True), 1e-9)
-        return cls(segment, source, target, shares, len(translation.text))
+        is_broken = np.zeros(len(target) + 1, bool)
+        return cls(segment, source, target, shares, is_broken, len(translation.text))
+
+    @cached_property
+    def has_space(self) -> Bool[np.ndarray, "N"]:
+        """Whether there is a space in each gap of the target."""
+        edges = (_edges(self.target, gap, self.length) for gap in range(len(self.target) + 1))
+        return np.array([left < right for left, right in edges])
+
+    @cached_property
+    def across(self) -> Float[np.ndarray, "gaps source_gaps"]:
+        """The alignment between units on different sides, if the target is divided at one gap and
+        the source at another."""
+        before = np.pad(self.shares, ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+        return (before[:, -1:] + before[-1:] - 2 * before).round(3)
 
     def places(self) -> Iterator[tuple[int, int]]:
         """The place in the translation and the number of each item, in order."""
@@ -112,9 +129,11 @@ class Placing:
     def _placed(self, nodes: list[Node], source: Range, target: Range) -> Iterator[tuple[int, int]]:
         """Those of the markup in an element that has these units."""
         ranges = self._elements(nodes, source, target)
+        inside = [gap for first, last in ranges.values() for gap in range(first + 1, last)]
+        gaps = np.setdiff1d(np.arange(target.first, target.last + 1), inside)
         for first, *_ in nodes:
             if first not in ranges:
-                gap = self._gap(self.segment.items[first], source, target, [*ranges.values()])
+                gap = self._gap(self.segment.items[first], source, target, gaps)
                 if gap is not None:
                     ranges[first] = Range(gap, gap)
         placed = []
@@ -154,50 +173,36 @@ class Placing:
     def _units_before(self, place: int) -> int:
         return bisect_right(self.source, place, key=lambda unit: unit[1])
 
-    def _gap(self, item: Item, source: Range, target: Range, ranges: list[Range]) -> int | None:
-        """The unit before which the item stands: within `target`, outside of all other elements.
-        None if there is no place for a break of whitespace."""
+    def _gap(
+        self, item: Item, source: Range, target: Range, gaps: Int[np.ndarray, "N"]
+    ) -> int | None:
+        """The unit before which the item stands, by the gaps outside all other elements. None if
+        there is no place for a break of whitespace."""
         before = self._units_before(item.place)
         share = (before - source.first) / max(1, source.last - source.first)
         gap = target.first + round(share * (target.last - target.first))
         if item.role == "break":
-            return self._gap_of_break(item, target, ranges, gap)
+            return self._gap_of_break(item, gaps, gap)
         if source.first < before < source.last and target.first < target.last:
             aligned = self.shares[slice(*target), before]
             if aligned.any():
                 gap = target.first + int(aligned.argmax())
-        for first, last in ranges:
-            if first < gap < last:
-                return first if gap - first <= last - gap else last
-        return gap
+        return int(gaps[abs(gaps - gap).argmin()])
 
-    def _gap_of_break(
-        self, item: Item, target: Range, ranges: list[Range], near: int
-    ) -> int | None:
+    def _gap_of_break(self, item: Item, gaps: Int[np.ndarray, "N"], near: int) -> int | None:
         """The gap that divides the translation as the break divides the source: at a space, if
         there is one without a break; with the least alignment across; nearest to `near`."""
         before = self._units_before(item.place)
-        left_behind = np.append(0, self.shares[:, before:].sum(1).cumsum())
-        right_before = np.append(self.shares[::-1, :before].sum(1).cumsum()[::-1], 0)
-
-        def cost(gap: int) -> tuple[bool, float, int]:
-            left, right = _edges(self.target, gap, self.length)
-            across = left_behind[gap] + right_before[gap]
-            return left == right, round(float(across), 3), abs(gap - near)
-
-        gaps = [
-            gap
-            for gap in range(target.first, target.last + 1)
-            if not any(first < gap < last for first, last in ranges)
-        ]
-        free = [gap for gap in gaps if 0 < gap < len(self.target) and gap not in self.broken]
+        free = gaps[(gaps > 0) & (gaps < len(self.target)) & ~self.is_broken[gaps]]
         if item.raw.isspace():
             if self.segment.lines != "kept":
-                free = [gap for gap in free if not cost(gap)[0]]
-            if not free:
+                free = free[self.has_space[free]]
+            if not len(free):
                 return None
-        gap = min(free or gaps, key=cost)
-        self.broken.add(gap)
+        gaps = free if len(free) else gaps
+        costs = abs(gaps - near), self.across[gaps, before], ~self.has_space[gaps]
+        gap = int(gaps[np.lexsort(costs)[0]])
+        self.is_broken[gap] = True
         return gap
 
     def _character(self, item: Item, gap: int) -> int:
@@ -230,16 +235,17 @@ def best_run(shares: Float[np.ndarray, "T"], is_free: Bool[np.ndarray, "T"]) -> 
     largest share if none exceeds it. None if all shares are 0."""
     if not (shares * is_free).any():
         return None
+    own = np.flatnonzero(is_free & (shares > 0.5))
+    if not len(own):
+        unit = int((shares * is_free).argmax())
+        return Range(unit, unit + 1)
     best, found = 0.0, None
     start, total = 0, 0.0
-    for number, (share, free) in enumerate(zip(shares, is_free)):
-        gain = share - 0.5 if free else -np.inf
+    for number in range(own[0], own[-1] + 1):
+        gain = shares[number] - 0.5 if is_free[number] else -np.inf
         start, total = (number, gain) if total <= 0 else (start, total + gain)
         if total > best:
             best, found = total, Range(start, number + 1)
-    if found is None:
-        unit = int((shares * is_free).argmax())
-        found = Range(unit, unit + 1)
     return found
 
 
@@ -247,13 +253,3 @@ def _edges(spans: list[Span], gap: int, end: int) -> Span:
     """The end of the unit before a gap, and the start of the unit after it."""
     left = spans[gap - 1][1] if gap else 0
     return left, spans[gap][0] if gap < len(spans) else end
-
-
-def _expanded(
-    weights: Float[np.ndarray, "S"], parts: list[range], count: int
-) -> Float[np.ndarray, "P"]:
-    """The weights of units as those of their parts."""
-    row = np.zeros(count)
-    for weight, part in zip(weights, parts):
-        row[part] = weight / len(part)
-    return row

@@ -14,6 +14,7 @@ KEYWORD = re.compile(r"[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?![
 STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*+)"\s*')
 STRINGS = re.compile(f"(?:{STRING.pattern})*")
 LANGUAGE = re.compile(r'^"Language:\s*([\w-]+)', re.MULTILINE)
+SECOND_FORM = re.compile(r"^[ \t]*msgstr\[1\]", re.MULTILINE)
 CHARACTER = re.compile(r"\\(?:[0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)|.", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 SPELLED = {character: f"\\{name}" for name, character in ESCAPES.items()} | {
@@ -34,9 +35,8 @@ def read_po(source: str, language: str) -> Document:
     """Messages without a translation are translated: singular and plural into theirs. Translations
     that are there stay, also fuzzy ones. Raises UserError for a line that is not of this format,
     and for a file of another target language."""
-    named = LANGUAGE.search(source)
-    if named and not same_language(named[1], language):
-        raise UserError(f"the messages are translated to {named[1]}, but the model to {language}")
+    # A language without a second form, such as Japanese, has the first one for all numbers.
+    singular = {"msgstr", "msgstr[0]"} if SECOND_FORM.search(source) else {"msgstr"}
     document: Document = []
     messages: dict[str, str] = {}
     for field in _fields(source):
@@ -45,13 +45,24 @@ def read_po(source: str, language: str) -> Document:
         messages[field.keyword] = field.strings
         document.append(field.before)
         message = messages.get("msgid", "")
-        if field.keyword not in ("msgstr", "msgstr[0]"):
+        if field.keyword not in singular:
             message = messages.get("msgid_plural", message)
+        if field.keyword == "msgstr" and not _characters(message):  # the header
+            _check_language(field.strings, language)
         if field.keyword.startswith("msgstr"):
             document.append(_translation(field.strings, message))
         else:
             document.append(field.strings)
     return document
+
+
+def _check_language(header: str, language: str) -> None:
+    named = LANGUAGE.search(header)
+    if named and not same_language(named[1], language):
+        raise UserError(
+            f"the messages are translated to {named[1]}, but the model translates to {language}: "
+            "choose another model, or correct the header"
+        )
 
 
 def _translation(strings: str, message: str) -> Slot | str:

@@ -28,7 +28,8 @@ def read_subtitles(source: str) -> Document:
             document += [part for text in texts for part in _parts(text, is_webvtt)]
             document += [number, line]
             texts = []
-            is_cue = is_times
+            # A blank line ends a cue of WebVTT; in SubRip, the next number and times do.
+            is_cue = is_times or (is_cue and not is_webvtt)
             has_cue |= is_times
         elif texts and not DASH.match(line):
             texts[-1] += line

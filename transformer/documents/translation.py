@@ -68,7 +68,7 @@ def _aligned(wanted: Sequence[Segment], translate: Translate) -> list[Aligned]:
         if numbers:
             texts = [wanted[number].text for number in numbers]
             for number, one in zip(numbers, translate(texts, needs_alignment), strict=True):
-                found[number] = one._replace(text=one.text.strip())
+                found[number] = one
     return found
 
 

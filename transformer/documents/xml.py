@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.parsers import expat
 
-from transformer.data.languages import same_language
+from transformer.data.languages import same_language, standard_code
 from transformer.documents.document import Document, Slot
 from transformer.documents.embedded_tags import with_tags
 from transformer.documents.html import characters, escape
@@ -62,9 +62,12 @@ def read_xliff(source: str, languages: tuple[str, str]) -> Document:
         if event.name in ("file", "xliff") and event.kind == "open":
             _check_languages(event, languages)
             if event.attribute("srcLang") and not event.attribute("trgLang"):
-                document += [_raw(found[done:number]), event.raw[:-1]]
+                before = re.sub(r"""\s+trgLang\s*=\s*(""|'')""", "", event.raw)
+                document += [_raw(found[done:number]), before[:-1]]
                 document += [
-                    Slot(Segment(()), "", escape, before=f' trgLang="{languages[1]}"'),
+                    Slot(
+                        Segment(()), "", escape, before=f' trgLang="{standard_code(languages[1])}"'
+                    ),
                     ">",
                 ]
                 done = number + 1
@@ -114,7 +117,8 @@ def read_tmx(source: str, languages: tuple[str, str]) -> Document:
         else:
             variant, content = own
             document.append(_raw(found[done : variant.last]))
-            before = f'{_indentation(found, variant)}<tuv xml:lang="{languages[1]}"><seg>'
+            code = standard_code(languages[1])
+            before = f'{_indentation(found, variant)}<tuv xml:lang="{code}"><seg>'
             document.append(_slot(found, content, before, "</seg></tuv>"))
             done = variant.last
     if not is_there:
@@ -129,7 +133,7 @@ def _check_languages(event: Event, languages: tuple[str, str]) -> None:
         if code and not same_language(code, language):
             raise UserError(
                 f"the document is translated {side} {code}, but the model translates {side} "
-                f"{language}"
+                f"{language}: choose another model, or correct the document"
             )
 
 
