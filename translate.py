@@ -18,7 +18,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import TranslateCommand, parse_translate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import Exchange, answer_lines, typed_lines
+from transformer.commands.standard_input import Exchange, answer_lines, printed_errors, typed_lines
 from transformer.decoding.requests import (
     NO_ANSWER,
     Answer,
@@ -54,7 +54,7 @@ def main(words: list[str]) -> None:
     target_tag(tokenizers.source, command.target)
     glossary = load_glossary(command.glossary, tokenizers.target, config.decode)
     translator = make_joint_translator(members, config.decode, tokenizers)
-    temperature = load_temperature(command.run, command.checkpoint)
+    temperature = load_temperature(command.run, label)
     lexicon = None if command.score else load_lexicon(command.run, config)
     translator = replace(translator, glossary=glossary, temperature=temperature, lexicon=lexicon)
     print(
@@ -69,7 +69,8 @@ def main(words: list[str]) -> None:
         print_document(command, config, translator)
     elif sys.stdin.isatty() and command.input == "text":
         for number, sentence in enumerate(typed_lines(config.data.source)):
-            print(*exchange.answer([exchange.read(sentence)], [number]))
+            with printed_errors():
+                print(*exchange.answer([exchange.read(sentence)], [number]))
     else:
         size = 16 * config.decode.batch_sentences
         answer_lines(sys.stdin.buffer, size, exchange, skip=command.on_error == "skip")
@@ -122,7 +123,10 @@ class Translation(Exchange):
     def failed(self, number: int, line: str, sentence: str) -> str:
         if self.command.output == "json":
             return as_error(line, self.command.input, sentence)
-        return "\n".join(as_text(number, [NO_ANSWER], self.command.nbest > 1))
+        if self.command.score:
+            return ""
+        missing = replace(NO_ANSWER, alignment="") if self.command.alignments else NO_ANSWER
+        return "\n".join(as_text(number, [missing], self.command.nbest > 1))
 
 
 if __name__ == "__main__":

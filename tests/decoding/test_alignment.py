@@ -136,6 +136,29 @@ def test_after_a_truncated_sentence_words_are_counted_from_the_whole_text(untrai
     assert last == of_short
 
 
+def test_what_is_copied_is_linked_to_itself(untrained):
+    settings = replace(untrained.settings, copy_without_letters=True)
+    copying, texts = replace(untrained, settings=settings), ["ant bee .", ". .\nant bee ."]
+    tokens = [one.tokens for one, *_ in hypotheses(copying, texts)]
+    of_alone, of_whole = alignments(copying, texts, tokens)
+    assert of_whole == [(0, 0), (1, 1), *((s + 2, t + 2) for s, t in of_alone)]
+
+
+def test_a_line_that_fills_all_positions_is_linked_and_followed_by_others(config, random_params):
+    model = replace(config.model, positions="learned", max_positions=6, output_bias=True)
+    tokenizers = Tokenizers(words_alone(), words_alone())
+    config = replace(config, model=model, decode=replace(config.decode, max_extra_length=50))
+    params = random_params(model)
+    endless = params.embedding.output_bias.at[EOS].set(-100)
+    params = params.replace(embedding=params.embedding.replace(output_bias=endless))
+    translator = make_translator(config, params, tokenizers)
+    [[whole]] = hypotheses(translator, ["ant bee\ncat"])
+    first, second = whole.tokens[:7], whole.tokens[7:]
+    assert first[-1] == EOS and EOS not in [*first[:-1], *second] and whole.truncated
+    [links] = alignments(translator, ["ant bee\ncat"], [whole.tokens])
+    assert max(t for _, t in links) == len(whole.text.split()) - 1
+
+
 def test_pieces_of_a_word_count_together():
     source = ["\u2581the", "\u2581ho", "u", "se"]
     target = ["\u2581das", "\u2581Ha", "us"]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from transformer.decoding.answers import without_tag
 from transformer.decoding.requests import (
     NO_ANSWER,
     Answer,
@@ -12,6 +13,7 @@ from transformer.decoding.requests import (
     as_json,
     as_scores,
     as_text,
+    read_prompt,
     read_request,
 )
 from transformer.errors import UserError
@@ -29,6 +31,20 @@ def test_lines_become_requests():
     line = '{"text": "a", "prefix": "b", "id": [7]}'
     came = {"text": "a", "prefix": "b", "id": [7]}
     assert read(line, "json") == Request("a", prefix="b", others=came)
+
+
+def test_words_are_counted_without_a_tag_that_is_added():
+    assert without_tag([(0, 0), (1, 2), (2, 1)]) == [(0, 2), (1, 1)]
+
+
+def test_a_prompt_keeps_all_fields_but_an_earlier_answer():
+    line = '{"text": "a", "target": 1, "score": 2, "classes": [], "error": "x"}'
+    came = {"text": "a", "target": 1, "score": 2}
+    assert read_prompt(line, "json", "classes") == Request("a", others=came)
+    assert read_prompt("a\tb", "text", "classes") == Request("a\tb")
+    assert read_prompt(" ", "json", "classes") is None
+    with pytest.raises(UserError, match="'text' must be a string"):
+        read_prompt('{"text": 1}', "json", "classes")
 
 
 def test_a_blank_line_is_a_blank_text_but_asks_nothing_between_objects():

@@ -32,7 +32,7 @@ from transformer.decoding.search import (
     search,
     start,
 )
-from transformer.decoding.terms import start_terms
+from transformer.decoding.terms import count_terms, start_terms
 from transformer.model.batch import BOS, EOS, PAD
 
 VOCABULARY = 7
@@ -545,11 +545,28 @@ def test_a_wide_beam_finds_the_best_sequence_with_all_terms(seed):
 def test_every_translation_has_all_terms_and_their_words_end(beam):
     for seed in range(4):
         result = with_table(DecodeConfig(beam_size=beam), random_table(seed), [5, 6, 9, 7])
-        for row in np.asarray(result.tokens)[:, 0].tolist():
+        is_real = np.asarray(result.scores) > IMPOSSIBLE / 2
+        assert is_real[:, 0].all()
+        for row in np.asarray(result.tokens)[is_real].tolist():
             text = [token for token in row if token != PAD]
             assert all(has_terms(text))
             places = [n for n in range(len(text)) if text[n - 2 : n] == [3, 4] and n > 1]
             assert text[places[0]] != 6 if places and places[0] < len(text) else True
+
+
+def test_a_translation_that_has_its_terms_may_end_although_others_are_likelier():
+    table = np.zeros((STATES, VOCABULARY), np.float32)
+    table[:, EOS], table[:, 5] = 1, -6
+    result = with_table(DecodeConfig(beam_size=3, alpha=0.0), table, [6], [[(5,)]])
+    assert result.hypotheses(0)[0][0] == [5, EOS]
+
+
+def test_what_is_forbidden_is_in_no_translation_with_terms():
+    for seed in range(3):
+        table = random_table(seed)
+        table[:, 4] += 5
+        result = with_table(DecodeConfig(beam_size=2, forbidden=(4,)), table, [6, 5], [[(5,)]])
+        assert result.hypotheses(0) and not (np.asarray(result.tokens) == 4).any()
 
 
 def test_a_bonus_prefers_translations_with_terms_and_demands_none():
@@ -570,7 +587,26 @@ def test_a_bonus_prefers_translations_with_terms_and_demands_none():
     result = with_table(config, table, [5], continuing=no_words)
     found = tuple(token for token in np.asarray(result.tokens)[0, 0].tolist() if token != PAD)
     assert found == max(all_sequences(5), key=scored)
+    assert count_terms(pad_terms([TERMS], 1, no_words), found) == 2 * sum(has_terms(found))
     assert float(result.scores[0, 0]) == pytest.approx(scored(found), rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_term_that_is_wanted_twice_is_there_twice(seed):
+    table, twice, no_words = random_table(seed, end=1.0), [TERMS[1]] * 2, np.zeros(VOCABULARY, bool)
+    result = with_table(DecodeConfig(beam_size=700), table, [5], twice, no_words)
+    found = tuple(token for token in np.asarray(result.tokens)[0, 0].tolist() if token != PAD)
+
+    def count(sequence):
+        return sequence.count(5) + sum(pair == (6, 3) for pair in itertools.pairwise(sequence))
+
+    def scored(sequence):
+        return log_prob(table, 0, sequence) / penalty(DecodeConfig(), len(sequence))
+
+    assert found == max((s for s in all_sequences(5) if count(s) > 1), key=scored)
+    wanted = pad_terms([twice], 1, no_words)
+    for text, tokens in (((5, 4, EOS), 2), ((5, 6), 3), ((6, 3, 5, EOS), 4)):
+        assert count_terms(wanted, text) == tokens
 
 
 def test_sentences_without_terms_are_searched_as_always():

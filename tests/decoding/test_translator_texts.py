@@ -78,7 +78,7 @@ def test_a_text_of_which_a_part_is_truncated_is_truncated(found, pieces):
     ("decode", "remedy"),
     [
         ({}, "raise decode.max_extra_length"),
-        ({"max_length": 9}, "raise decode.max_length"),
+        ({"max_length": 9}, "raise decode.max_extra_length and decode.max_length"),
     ],
 )
 def test_how_many_are_truncated_is_said_with_the_remedy(

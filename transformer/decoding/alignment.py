@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from transformer.data.capitals import in_upper_case
 from transformer.data.tokenizer import BLANK, Tokenizer
-from transformer.decoding.batches import teacher_forced_batches
+from transformer.decoding.batches import last_position, teacher_forced_batches
 from transformer.decoding.ensemble import Ensemble
 from transformer.decoding.scoring import shifted
 from transformer.decoding.translator import WORKERS, Part, Translator, split
@@ -28,7 +28,8 @@ class WordAttention(NamedTuple):
     """The attention of the words of a translation to those of its part of the text.
 
     Each row of `weights` is the mean over a word's pieces while they are predicted. It sums to at
-    most 1: the rest goes to EOS. Words that were cut off have no attention.
+    most 1: the rest goes to EOS. Words that were cut off have no attention. Text that is copied
+    instead of translated has all attention at the words themselves.
     """
 
     source: list[str]
@@ -101,13 +102,15 @@ def _by_part(
 def parts_with_targets(
     translator: Translator, sentences: Sequence[str], found: Sequence[Sequence[int]]
 ) -> tuple[list[Part], list[list[int]]]:
-    """The parts of the sentences, and the tokens of the translation of each, with EOS."""
+    """The parts of the sentences, and the tokens of the translation of each, with EOS where the
+    model has a position for it."""
+    longest = last_position(translator.ensemble.models)
     rest = [list(tokens) for tokens in found]
     parts, targets = split(translator, sentences), []
     for part in parts:
         tokens = rest[part.number]
         end = tokens.index(EOS) + 1 if EOS in tokens else len(tokens)
-        targets.append(tokens[:end])
+        targets.append(tokens[: min(end, longest)])
         del tokens[:end]
     return parts, targets
 
@@ -137,6 +140,8 @@ def _by_word(
     source_side, target_side = translator.tokenizers
     whole = [*part.source, *part.rest][part.repeated :]
     source, written = _words(source_side, whole), _words(target_side, target)
+    if part.copied and not target:
+        return WordAttention(source, source, np.eye(len(source)))
     if part.capitals:
         source = [in_upper_case(source_side, word) for word in source]
         written = [in_upper_case(target_side, word) for word in written]

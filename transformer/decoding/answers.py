@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer.data.tags import target_tag, with_tag
-from transformer.decoding.alignment import alignments, pharaoh
+from transformer.decoding.alignment import Links, alignments, pharaoh
 from transformer.decoding.confidence import mean_confidence, words_with_confidence
 from transformer.decoding.lines import one_line
 from transformer.decoding.requests import Answer, Request
@@ -27,7 +27,12 @@ def translated(
     sources = [text for text, of_one in zip(texts, found) for _ in of_one]
     flat = [one for of_one in found for one in of_one]
     tokens = [one.tokens for one in flat]
-    links = _links(translator, sources, tokens, aligned)
+    added = [
+        text != request.text
+        for request, text, of_one in zip(requests, texts, found)
+        for _ in of_one
+    ]
+    links = _links(translator, sources, tokens, added, aligned)
     known: list[Any] = [None] * len(flat)
     if with_confidence:
         known = words_with_confidence(translator, sources, tokens)
@@ -51,9 +56,11 @@ def scored(
     translator: Translator, requests: Sequence[Request], aligned: bool
 ) -> list[list[Answer]]:
     """How likely the translation of each request is, token by token."""
-    texts = [one_line(text) for text in tagged_texts(translator, requests)]
+    tagged = tagged_texts(translator, requests)
+    added = [text != request.text for request, text in zip(requests, tagged)]
+    texts = [one_line(text) for text in tagged]
     found = score_pairs(translator, texts, [one_line(one.translation) for one in requests])
-    links = _links(translator, texts, [one.tokens for one in found], aligned)
+    links = _links(translator, texts, [one.tokens for one in found], added, aligned)
     return [
         [
             Answer(
@@ -76,11 +83,17 @@ def tagged_texts(translator: Translator, requests: Sequence[Request]) -> list[st
     ]
 
 
-def _links(translator: Translator, sources, found, aligned: bool):
-    """The alignment of each as text, or None for each."""
+def _links(translator: Translator, sources, found, added: Sequence[bool], aligned: bool):
+    """The alignment of each as text, or None for each. An `added` tag does not count as a word."""
     if not aligned:
         return iter([None] * len(sources))
-    return map(pharaoh, alignments(translator, sources, found))
+    links = alignments(translator, sources, found)
+    return (pharaoh(without_tag(own) if tag else own) for own, tag in zip(links, added))
+
+
+def without_tag(links: Links) -> Links:
+    """The links between words where the first word of the source was a tag."""
+    return [(s - 1, t) for s, t in links if s > 0]
 
 
 def _pieces(translator: Translator, tokens: Sequence[int]) -> list[str]:

@@ -166,13 +166,14 @@ def pad_terms(
     """The terms of some sentences, as a table of one of few shapes."""
     forms = [[form for term in terms for form in term] for terms in sentences]
     numbers = [[n for n, term in enumerate(terms, 1) for _ in term] for terms in sentences]
+    firsts = [[terms.index(term) + 1 for term in terms for _ in term] for terms in sentences]
     count = round_up(max(map(len, forms)), COUNTS)
     length = round_up(max((len(form) for own in forms for form in own), default=0), TERM_LENGTHS)
     table = np.full((rows, count, length), PAD, np.int32)
     for row, own in enumerate(forms):
         table[row, : len(own)] = pad(own, len(own), length)
     filled = np.broadcast_to(continues, (rows, len(continues)))
-    return TermTable(table, pad(numbers, rows, count), filled)
+    return TermTable(table, pad(numbers, rows, count), pad(firsts, rows, count), filled)
 
 
 def balance(batches: list[SearchBatch], count: int) -> list[list[SearchBatch]]:

@@ -105,13 +105,13 @@ def _by_word(tokenizer: Tokenizer, tokens: list[int], log_probs: np.ndarray) -> 
     ]
 
 
-def load_temperature(folder: Path, checkpoint: str) -> float:
-    """What eval.py has fitted for a checkpoint of a run; 1 if it has not, or if the file is
-    damaged."""
+def load_temperature(folder: Path, label: str) -> float:
+    """What eval.py has fitted for the checkpoint of a run with this label; 1 if it has not, or if
+    the file is damaged."""
     try:
         fitted = json.loads((folder / FILE).read_bytes())
         value = fitted["temperature"]
-        is_known = fitted["checkpoint"] == checkpoint and 0 < value < math.inf
+        is_known = fitted["checkpoint"] == label and 0 < value < math.inf
     except (OSError, ValueError, KeyError, TypeError):
         return 1.0
     return float(value) if is_known else 1.0

@@ -1,19 +1,22 @@
 """Glossaries: how the terms of a text must be translated."""
 
-import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 from typing import NamedTuple
+from warnings import warn
 
 import numpy as np
+import regex
 
 from transformer.data.tokenizer import BLANK, Tokenizer
 from transformer.decoding.terms import COUNTS, LENGTHS, Term
 from transformer.errors import UserError
 from transformer.model.batch import UNK
 
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+UNSPACED = regex.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese characters: words have no spaces between them."""
 
 
@@ -37,59 +40,85 @@ class Glossary:
 
     def terms(self, text: str) -> list[Term]:
         """The terms that a translation of the text must have, each as often as the text has it. Of
-        overlapping terms, the first and longest counts."""
+        overlapping terms, the first and longest counts. Terms above the limit of the search are
+        dropped, with a warning."""
         found: list[Term] = []
-        for match in self._pattern.finditer(text):
-            number = self._written.get(match[0], self._folded.get(match[0].casefold()))
-            if number is not None and _forms(found) + len(self.tokens[number]) <= COUNTS[-1]:
+        for match in self._pattern.finditer(unicodedata.normalize("NFC", text)):
+            form = _normal(match[0])
+            keys = _key(form, same_case=True), _key(form, same_case=False)
+            number = next((self._numbers[key] for key in keys if key in self._numbers), None)
+            if number is not None:
                 found.append(self.tokens[number])
+        if sum(map(len, found)) > COUNTS[-1]:
+            warn(f"a sentence has too many terms of the glossary: {text[:60]!r} ...", stacklevel=2)
+        while sum(map(len, found)) > COUNTS[-1]:
+            found.pop()
         return found
 
     @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        forms = sorted({form for entry in self.entries for form in entry.source}, key=len)
-        edges = [
-            rf"{_edge(form[0])}{re.escape(form)}{_edge(form[-1], is_end=True)}"
-            for form in reversed(forms)
-        ]
-        return re.compile("|".join(edges), re.IGNORECASE)
+    def _pattern(self):
+        forms = {(form, entry.same_case) for entry in self.entries for form in entry.source}
+        longest_first = sorted(forms, key=lambda form: len(form[0]), reverse=True)
+        return regex.compile("|".join(starmap(_pattern_of, longest_first)))
 
     @cached_property
-    def _written(self) -> dict[str, int]:
-        return {form: number for number, entry in enumerate(self.entries) for form in entry.source}
-
-    @cached_property
-    def _folded(self) -> dict[str, int]:
+    def _numbers(self) -> dict[tuple[str, bool], int]:
+        """The entry of each form, as `_key` writes it."""
         return {
-            form.casefold(): number
+            _key(form, entry.same_case): number
             for number, entry in enumerate(self.entries)
             for form in entry.source
-            if not entry.same_case
         }
 
 
-def _forms(terms: Sequence[Term]) -> int:
-    return sum(map(len, terms))
+def _normal(form: str) -> str:
+    """A form in one way of writing it: composed characters, and single spaces."""
+    return " ".join(unicodedata.normalize("NFC", form).split())
+
+
+def _key(form: str, same_case: bool) -> tuple[str, bool]:
+    return (form if same_case else form.casefold()), same_case
+
+
+def _pattern_of(form: str, same_case: bool) -> str:
+    """Matches a form as a word of its own, in the same case or in any."""
+    case = "" if same_case else "i"
+    words = r"\s+".join(map(regex.escape, form.split()))
+    return rf"{_edge(form[0])}(?{case}:{words}){_edge(form[-1], is_end=True)}"
 
 
 def _edge(character: str, is_end: bool = False) -> str:
     """The edge of a word, if words of this script have one."""
-    if not character.isalnum() or UNSPACED.match(character):
+    if not is_in_word(character) or UNSPACED.match(character):
         return ""
-    return r"(?!\w)" if is_end else r"(?<!\w)"
+    return r"(?![\w\p{M}])" if is_end else r"(?<![\w\p{M}])"
+
+
+def is_in_word(character: str) -> bool:
+    """Whether it is a letter, a digit or a mark on one, such as the vowels of Hindi."""
+    return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
 def parse_glossary(lines: Sequence[str], target: Tokenizer, name: str) -> Glossary:
     """The glossary in lines "source forms, tab, target forms, tab, case", where | stands between
-    forms. Without target forms, a term stays as it is. Raises UserError for a line of another form,
-    and for one whose term the target vocabulary cannot write."""
-    entries = []
+    forms. Without target forms, a term stays as it is. A line that begins with # and has no tab is
+    a comment. Raises UserError for a line of another form, for one with a source form of an earlier
+    line, and for one whose term the target vocabulary cannot write."""
+    entries: list[Entry] = []
+    seen: dict[tuple[str, bool], int] = {}
     for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.startswith("#"):
+        if line.strip() and ("\t" in line or not line.startswith("#")):
             try:
                 entries.append(read_entry(line))
             except UserError as error:
                 raise UserError(f"{name}, line {number:,}: {error}") from error
+            for form in entries[-1].source:
+                before = seen.setdefault(_key(form, entries[-1].same_case), number)
+                if before != number:
+                    raise UserError(
+                        f"{name}, line {number:,}: {form!r} is in line {before:,} too: write its "
+                        "target forms in one line, with | between them"
+                    )
     if not entries:
         raise UserError(f"{name} has no terms: write lines of a source term, a tab, a target term")
     return make_glossary(entries, target, name)
@@ -99,7 +128,7 @@ def read_entry(line: str) -> Entry:
     """The entry of a line. Raises UserError for a line of another form."""
     source, target, case, *others = [*line.split("\t"), "", ""]
     forms = [
-        tuple(form.strip() for form in column.split("|") if form.strip())
+        tuple(_normal(form) for form in column.split("|") if form.strip())
         for column in (source, target)
     ]
     if any(map(str.strip, others)) or case.strip() not in ("", "case"):
@@ -110,26 +139,51 @@ def read_entry(line: str) -> Entry:
 
 
 def make_glossary(entries: Sequence[Entry], target: Tokenizer, name: str) -> Glossary:
-    """The glossary of some entries, for a target vocabulary. A form may also begin with a capital.
-    Raises UserError for a term that the vocabulary cannot write."""
+    """The glossary of some entries, for a target vocabulary. A form may also begin with a capital,
+    and one of a script without spaces within a text. Raises UserError for a term that the
+    vocabulary cannot write."""
     tokens: list[Term] = []
+    pieces = target.pieces(range(target.vocab_size))
+    ids = {piece: token for token, piece in enumerate(pieces)}
     for entry in entries:
         forms = [form for one in entry.target for form in (one, one[:1].upper() + one[1:])]
-        rows = [tuple(row) for row in target.encode([*dict.fromkeys(forms)])]
-        known = [row for row in rows if row and UNK not in row and len(row) <= LENGTHS[-1]]
+        forms = [*dict.fromkeys(forms)]
+        rows = [tuple(row) for row in target.encode(forms)]
+        rows += [
+            _within_text(target, row, ids) for form, row in zip(forms, rows) if UNSPACED.match(form)
+        ]
+        written = [row for row in dict.fromkeys(rows) if row and UNK not in row]
+        known = [row for row in written if len(row) <= LENGTHS[-1]]
         if not known or len(known) > COUNTS[-1]:
-            problem = "has too many forms" if known else "cannot be written with the vocabulary"
+            if not written:
+                problem = "cannot be written with the vocabulary"
+            elif not known:
+                problem = f"is too long: it has more than {LENGTHS[-1]} tokens"
+            else:
+                problem = "has too many forms"
             raise UserError(f"{name}: the target term {'|'.join(entry.target)!r} {problem}")
-        tokens.append(tuple(dict.fromkeys(known)))
-    return Glossary(tuple(entries), tuple(tokens), continuing(target))
+        tokens.append(tuple(known))
+    return Glossary(tuple(entries), tuple(tokens), continuing(pieces))
 
 
-def continuing(tokenizer: Tokenizer) -> np.ndarray:
-    """Of each token, whether it continues the word before it: [V] booleans."""
-    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+def _within_text(
+    tokenizer: Tokenizer, row: tuple[int, ...], ids: Mapping[str, int]
+) -> tuple[int, ...]:
+    """The tokens of a form without the blank before it; none if the vocabulary lacks them."""
+    first, *_ = tokenizer.pieces(row[:1]) or [""]
+    if not first.startswith(BLANK):
+        return ()
+    if first == BLANK:
+        return row[1:]
+    bare = ids.get(first.removeprefix(BLANK))
+    return () if bare is None else (bare, *row[1:])
+
+
+def continuing(pieces: Sequence[str]) -> np.ndarray:
+    """Of each token of a vocabulary, whether it continues the word before it: [V] booleans."""
     return np.array(
         [
-            not piece.startswith(BLANK) and piece[:1].isalnum() and not UNSPACED.match(piece)
+            piece[:1] not in ("", BLANK) and is_in_word(piece[0]) and not UNSPACED.match(piece)
             for piece in pieces
         ]
     )

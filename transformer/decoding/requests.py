@@ -1,7 +1,7 @@
 """Requests as lines of text, tables or JSON, and their answers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, Literal
@@ -73,6 +73,18 @@ def read_request(line: str, form: Form, scoring: bool) -> Request | None:
     return _of_object(read_object(line, "this"), scoring) if line.strip() else None
 
 
+def read_prompt(line: str, form: Form, kind: str) -> Request | None:
+    """The same for a text to continue, fill in or classify: all fields of a JSON object stay,
+    except for an earlier answer of this kind."""
+    if form != "json":
+        return read_request(line, form, scoring=False)
+    if not line.strip():
+        return None
+    values = read_object(line, "this")
+    _check_strings(values, ("text",))
+    return Request(values["text"], others=_without_answer(values, {kind, "error"}))
+
+
 def _of_table(line: str, scoring: bool) -> Request:
     columns, name = line.split("\t"), "translation" if scoring else "prefix"
     if scoring and len(columns) < 2:
@@ -83,16 +95,20 @@ def _of_table(line: str, scoring: bool) -> Request:
 
 
 def _of_object(values: dict[str, Any], scoring: bool) -> Request:
-    needed = ("text", "translation") if scoring else ("text",)
-    for name in FIELDS:
-        if not isinstance(values.get(name, None if name in needed else ""), str):
-            raise UserError(f"{name!r} must be a string")
+    _check_strings(values, ("text", "translation") if scoring else ("text",))
     read = {name: values.get(name, "") for name in FIELDS}
+    _check_strings(read, FIELDS)
     return Request(**read, others=_without_answer(values))
 
 
-def _without_answer(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in ANSWERED}
+def _check_strings(values: dict[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        if not isinstance(values.get(name), str):
+            raise UserError(f"{name!r} must be a string")
+
+
+def _without_answer(values: dict[str, Any], answered: Set[str] = ANSWERED) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in answered}
 
 
 def read_object(text: str, name: str) -> dict[str, Any]:
@@ -159,11 +175,12 @@ def as_object(request: Request, answer: dict[str, Any]) -> str:
     return json.dumps(known | request.others | answer, ensure_ascii=False)
 
 
-def as_error(line: str, form: Form, sentence: str) -> str:
-    """A line of JSON for a line without an answer: its fields, if it can be read, and the error."""
+def as_error(line: str, form: Form, sentence: str, answered: Set[str] = ANSWERED) -> str:
+    """A line of JSON for a line without an answer: its fields, if it can be read and without those
+    that are `answered`, and the error."""
     if form == "json":
         try:
-            fields = _without_answer(read_object(line, "this"))
+            fields = _without_answer(read_object(line, "this"), answered)
         except UserError:
             fields = {}
     else:

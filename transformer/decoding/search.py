@@ -164,7 +164,11 @@ def advance(
     )
     ends = tokens == EOS
     # An end outside the beam does not count, so that a beam of 1 is greedy.
-    counts = ends & (jnp.arange(ends.shape[1]) < beam)
+    inside = jnp.arange(ends.shape[1]) < beam
+    if terms:
+        _, best = jax.lax.top_k(preference(totals, terms.counts()), beam)
+        inside = (best[:, :, None] == jnp.arange(ends.shape[1])).any(1)
+    counts = ends & inside
     bonus = config.term_bonus * terms.counts() if terms else 0.0
     ended_totals = jnp.where(counts, totals, IMPOSSIBLE)
     ended, scores = _keep_ended(config, state, sequences, ended_totals, bonus)
@@ -221,7 +225,7 @@ def _best_next(
         allowed = candidates.of_log_probs(state.log_probs, log_probs)
     found = candidates.best(allowed, count, config.forbidden)
     if state.terms:
-        found = with_terms(state.terms, state.log_probs, log_probs, found)
+        found = with_terms(state.terms, state.log_probs, log_probs, found, config.forbidden)
     if state.prefix is not None:
         token = constraints.next_forced(state.prefix, state.position)
         found = constraints.force_prefix(token, candidates.of_token(every, token), *found)
@@ -331,7 +335,11 @@ def finish(config: DecodeConfig, state: SearchState) -> SearchResult:
     is_missing = state.scores < IMPOSSIBLE / 2
     open_order = jnp.ones_like(open_scores, jnp.int32)
     if state.terms:
-        open_order += ~state.terms.are_met
+        has_terms = state.terms.are_met
+        open_order += ~has_terms
+        if not config.term_bonus:  # none without its terms beside one that has them
+            is_found = (~is_missing).any(1) | (is_possible & has_terms).any(1)
+            open_scores = jnp.where(has_terms | ~is_found[:, None], open_scores, IMPOSSIBLE)
     order = jnp.concatenate([3 * is_missing, open_order], axis=1)
     chosen = jnp.argsort(order, axis=1, stable=True)[:, : state.scores.shape[1]]
     tokens = jnp.concatenate([state.ended, state.open], axis=1)

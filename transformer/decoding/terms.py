@@ -9,13 +9,14 @@ with the most, so that a term can come where it is likely.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from transformer.decoding.candidates import IMPOSSIBLE
+from transformer.decoding.candidates import IMPOSSIBLE, without
 from transformer.model.batch import BOS, EOS, PAD
 
 COUNTS, LENGTHS = (4, 16, 64), (8, 32)
@@ -30,18 +31,20 @@ class TermTable(NamedTuple):
 
     forms      [B, F, L]  tokens of each form, then PAD; forms of PAD alone are padding
     numbers    [B, F]     the term that each form is of
+    firsts     [B, F]     the first term with the same forms
     continues  [B, V]     tokens that continue a word
     """
 
     forms: Array | np.ndarray
     numbers: Array | np.ndarray
+    firsts: Array | np.ndarray
     continues: Array | np.ndarray
 
 
 class Terms(struct.PyTreeNode):
     """The terms of B sentences, and how much of them W hypotheses have.
 
-    table    forms, numbers and tokens that continue a word
+    table    forms, numbers, firsts and tokens that continue a word
     matched  [B, W, F]  first tokens of each form that a hypothesis ends with
     met      [B, W, F]  whether it has a form of the same term
     ended    [B, W]     whether its last token ends a form, so that the word must end too
@@ -67,6 +70,15 @@ class Terms(struct.PyTreeNode):
         """Which forms are of the same term."""
         return self.table.numbers[:, :, None] == self.table.numbers[:, None, :]
 
+    @property
+    def waits(self) -> Bool[Array, "B W F"]:
+        """Whether a form is of a term that the sentence has a second time, and the first is not met
+        yet: a form in a translation is of one of them."""
+        firsts, numbers = self.table.firsts, self.table.numbers
+        is_earlier = numbers[:, None] < numbers[:, :, None]
+        before = is_earlier & (firsts[:, None] == firsts[:, :, None])
+        return jnp.any(before[:, None] & ~self.met[:, :, None], -1)
+
     def counts(self) -> Int[Array, "B W"]:
         """Tokens of terms that each hypothesis has, those of begun forms included."""
         longest = (self.same * self.lengths[:, None, :]).max(-1)
@@ -84,12 +96,12 @@ class Terms(struct.PyTreeNode):
         return (of_terms * is_first[:, None]).sum(-1)
 
     def next_tokens(self) -> Int[Array, "B W F"]:
-        """The token after the matched ones of each form, PAD where its term is met."""
+        """The token after the matched ones of each form, PAD where its term is met or waits."""
         forms = jnp.broadcast_to(
             self.table.forms[:, None], (*self.matched.shape, self.table.forms.shape[-1])
         )
         found = jnp.take_along_axis(forms, self.matched[..., None], -1, mode="clip")[..., 0]
-        return jnp.where(self.met, PAD, found)
+        return jnp.where(self.met | self.waits, PAD, found)
 
     def allowed(self, log_probs: Float[Array, "B W V"], is_soft: bool) -> Float[Array, "B W V"]:
         """The log-probabilities, minus infinity of what would continue the word of a form, and of
@@ -101,12 +113,13 @@ class Terms(struct.PyTreeNode):
         return log_probs.at[..., EOS].add(jnp.where(self.are_met, 0, -jnp.inf))
 
     def after(self, origins: Int[Array, "B N"], tokens: Int[Array, "B N"]) -> "Terms":
-        """What the continuations of hypotheses by these tokens have."""
+        """What the continuations of hypotheses by these tokens have. A form that begins twice
+        before it goes on (a a b in a a a b) is not found."""
         before = self.take(origins)
         forms, token = self.table.forms, tokens[..., None]
         continued = before.next_tokens() == token
         is_first = forms[:, None, :, 0] == token
-        matched = jnp.where(continued, before.matched + 1, is_first) * ~before.met
+        matched = jnp.where(continued, before.matched + 1, is_first) * ~(before.met | before.waits)
         complete = (matched == self.lengths[:, None]) & (matched > 0)
         met = before.met | (complete[:, :, None] & self.same[:, None]).any(-1)
         return self.replace(matched=matched * ~met, met=met, ended=complete.any(-1))
@@ -132,20 +145,40 @@ def start_terms(table: TermTable, beam: int) -> Terms:
     )
 
 
+def count_terms(table: TermTable, tokens: Sequence[int] | Int[np.ndarray, "L"]) -> int:
+    """Tokens of the terms of one sentence that a translation has, as a search counts them; PAD may
+    follow its EOS. Compiled for each number of tokens."""
+    return int(_count_terms(table, np.asarray(tokens, np.int32)))
+
+
+@jax.jit
+def _count_terms(table: TermTable, tokens: Int[Array, "L"]) -> Int[Array, ""]:
+    origin = jnp.zeros((1, 1), jnp.int32)
+
+    def read(found: Terms, token: Array) -> tuple[Terms, None]:
+        return found.after(origin, token[None, None]), None
+
+    found, _ = jax.lax.scan(read, start_terms(table, beam=1), tokens)
+    return found.counts()[0, 0]
+
+
 def with_terms(
     terms: Terms,
     totals: Float[Array, "B W"],
     log_probs: Float[Array, "B W V"],
     found: tuple[Float[Array, "B N"], Int[Array, "B N"], Int[Array, "B N"]],
+    forbidden: Sequence[int],
 ) -> tuple[Float[Array, "B M"], Int[Array, "B M"], Int[Array, "B M"]]:
-    """The best continuations, and after them for each hypothesis its likeliest next token and the
-    next token of each form. Log-probabilities of those that occur twice, or that are not allowed,
-    are IMPOSSIBLE."""
-    hidden = jnp.array([PAD, BOS, EOS])
-    likeliest = log_probs.at[..., hidden].set(-jnp.inf).argmax(-1)
-    added = jnp.concatenate([likeliest[..., None], terms.next_tokens()], -1)
+    """The best continuations, and after them for each hypothesis its end, its likeliest next token
+    and the next token of each form. Log-probabilities of those that occur twice, or that are not
+    allowed, are IMPOSSIBLE."""
+    never = {PAD, BOS, *forbidden}
+    every = jnp.arange(log_probs.shape[-1])
+    likeliest = without(log_probs, every, {EOS, *never}).argmax(-1)
+    of_all = jnp.stack([jnp.full_like(likeliest, EOS), likeliest], -1)
+    added = jnp.concatenate([of_all, terms.next_tokens()], -1)
     given = totals[..., None] + jnp.take_along_axis(log_probs, added, -1)
-    given = jnp.where(added == PAD, -jnp.inf, given)
+    given = without(given, added, never)
     rows = jnp.broadcast_to(jnp.arange(added.shape[1])[:, None], added.shape)
     values, origins, tokens = (
         jnp.concatenate([first, second.reshape(len(first), -1)], 1)

@@ -16,11 +16,13 @@ from jax import Array
 from jaxtyping import Int
 
 from transformer.config import Config, DecodeConfig, ModelConfig
+from transformer.data.batching import pad
 from transformer.data.capitals import in_capitals, in_upper_case, with_case_restored
 from transformer.data.tags import read_source
 from transformer.data.tokenizer import has_letters
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import (
+    LENGTHS,
     LONGEST,
     SearchBatch,
     SearchInput,
@@ -30,6 +32,8 @@ from transformer.decoding.batches import (
     longest_output,
     longest_prefix,
     longest_text,
+    pad_terms,
+    round_up,
     search_batches,
 )
 from transformer.decoding.continuous import search_continuously
@@ -52,7 +56,8 @@ from transformer.decoding.search import (
     start,
 )
 from transformer.decoding.shortlist import Lexicon, frequent_tokens, with_shortlist
-from transformer.decoding.terms import Term, start_terms
+from transformer.decoding.terms import Term, count_terms, start_terms
+from transformer.errors import UserError
 from transformer.model.batch import EOS, PAD
 from transformer.model.cached_decoder import init_cache, initial_capacity, with_output_rows
 from transformer.model.encoder_decoder import encode, pad_memory
@@ -181,17 +186,31 @@ def hypotheses(
 
 def truncation(translator: Translator, count: int, total: int) -> str:
     """How many translations are truncated, and which setting allows longer ones, as a sentence."""
+    return (
+        f"{count:,} of {total:,} translations were truncated at the longest length: "
+        f"{_longer(translator)}"
+    )
+
+
+def _longer(translator: Translator) -> str:
+    """What allows longer translations."""
     models, settings = translator.ensemble.models, translator.settings
-    remedy = "raise decode.max_length" if settings.max_length else "raise decode.max_extra_length"
+    remedy = "raise decode.max_extra_length" + " and decode.max_length" * (settings.max_length > 0)
     if last_position(models) < LONGEST:
         remedy += f" (at most {last_position(models):,}: model.max_positions)"
-    return f"{count:,} of {total:,} translations were truncated at the longest length: {remedy}"
+    return remedy
 
 
 def _distinct(
     translator: Translator, part: Part, found: list[tuple[list[int], float]], count: int
 ) -> list[Hypothesis]:
-    """At most `count` hypotheses of different texts, best first."""
+    """At most `count` hypotheses of different texts, best first. Raises UserError if there are
+    none."""
+    if not found:
+        raise UserError(
+            "no translation has the given prefix, terms and decode.forbidden within the longest "
+            f"length, for {part.line.text!r}: {_longer(translator)}"
+        )
     found = found[:1] if count == 1 else found
     texts = _texts(translator, part, [tokens for tokens, _ in found])
     best = islice(distinct(texts, found), count)
@@ -201,8 +220,12 @@ def _distinct(
 def _hypothesis(
     translator: Translator, part: Part, text: str, score: float, tokens: list[int]
 ) -> Hypothesis:
-    log_prob = score * length_penalty(translator.settings, len(tokens))
-    truncated = tokens[-1] != EOS
+    truncated, bonus = tokens[-1] != EOS, 0.0
+    if translator.settings.term_bonus and part.terms and not truncated:
+        table = pad_terms([part.terms], 1, translator.glossary.continues)
+        padded = pad([tokens], 1, round_up(len(tokens), LENGTHS))[0]
+        bonus = translator.settings.term_bonus * count_terms(table, padded)
+    log_prob = (score - bonus) * length_penalty(translator.settings, len(tokens))
     if translator.settings.forced_end and not truncated:
         read = len(part.source), len(part.prefix)
         limit = longest_output(translator.ensemble.models, translator.settings, *read)
