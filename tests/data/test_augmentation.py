@@ -59,6 +59,17 @@ def test_each_epoch_changes_other_pairs_by_the_shares_alone(tokenizers):
     assert len(set(seen)) == 3
 
 
+def test_symbols_stay_in_lower_cased_text_too():
+    data = replace(DATA, typos=0.9, upper_case=0.0, lowercase=True, user_symbols=("<NAME>",))
+    pairs = [(f"<NAME> {source}", target) for source, target in PAIRS]
+    tokenizer = train_tokenizer([text for pair in pairs for text in pair], "char", 90, data)
+    both = Tokenizers(tokenizer, tokenizer)
+    _, sample_epoch = make_epochs(data, both, 3, encoded(data, both, pairs))
+    sources = [source for source, _ in texts_of(both, sample_epoch.__wrapped__(0))]
+    assert set(sources) - {source for source, _ in pairs}
+    assert all(source.startswith("<name> ") for source in sources)
+
+
 def test_what_would_be_too_long_stays(tokenizers):
     longest = max(len(row) for pair in PAIRS for row in tokenizers.source.rows(pair))
     data = replace(DATA, upper_case=0.0, merged=0.9, typos=0.0, max_length=longest)

@@ -48,10 +48,15 @@ def test_an_unknown_language_names_those_there_are():
         read(DataConfig(dataset="multi30k/en_de", source="fr"))
 
 
-def test_a_manual_folder_must_exist(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [("nowhere", "there is no folder .*nowhere"), ("~nosuch", "~nosuch is in the home")],
+)
+def test_a_manual_folder_must_exist(tmp_path, monkeypatch, folder, message):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tensorflow_datasets.core.constants.DATA_DIR", str(tmp_path))
-    with pytest.raises(UserError, match=r"data\.manual_dir: there is no folder .*nowhere"):
-        read(DataConfig(dataset="multi30k/en_de", manual_dir=str(tmp_path / "nowhere")))
+    with pytest.raises(UserError, match=rf"data\.manual_dir: {message}"):
+        read(DataConfig(dataset="multi30k/en_de", manual_dir=folder))
 
 
 def test_files_need_no_tfds(files, monkeypatch):

@@ -1,9 +1,12 @@
 """How long translations may become, from the lengths of the training pairs."""
 
+import io
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
+import sentencepiece
 from pairs import token_pairs
 
 from transformer.config import Config, DataConfig, DecodeConfig
@@ -14,7 +17,7 @@ from transformer.data.derived import (
     with_derived,
 )
 from transformer.data.token_store import encoded
-from transformer.data.tokenizer import has_letters, train_tokenizer
+from transformer.data.tokenizer import Tokenizer, has_letters, train_tokenizer
 from transformer.data.vocabularies import Tokenizers
 from transformer.decoding.batches import longest_output
 
@@ -110,9 +113,25 @@ def test_case_is_restored_unless_the_training_text_has_capitals(capitals, settin
 def test_tags_are_no_letters():
     data = DataConfig(target="de", targets=("de", "fr"))
     tokenizer = train_tokenizer([">>de<< 1.10", ">>fr<< 1,10"], "char", 40, data)
-    both = Tokenizers(tokenizer, tokenizer)
-    for pair, copies in (((">>de<< 1.10", "1,10"), False), ((">>de<< 1.10", "1.10"), True)):
-        assert copies_without_letters(both, encoded(data, both, [pair] * 9)) is copies
+    model = io.BytesIO()  # in which a blank before a tag is a token of its own
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([">>de<< 1.10", ">>fr<< 1,10"]),
+        model_writer=model,
+        model_type="char",
+        vocab_size=20,
+        hard_vocab_limit=False,
+        user_defined_symbols=[">>de<<", ">>fr<<"],
+        minloglevel=2,
+    )
+    elsewhere = Tokenizer(model.getvalue())
+    assert [len(row) for row in tokenizer.tag_rows] == [1, 1]
+    assert [len(row) for row in elsewhere.tag_rows] == [2, 2]
+    for model, (target, copies) in product(
+        (tokenizer, elsewhere), (("1,10", False), ("1.10", True))
+    ):
+        both = Tokenizers(model, model)
+        pairs = encoded(data, both, [(">>de<< 1.10", target)] * 9)
+        assert copies_without_letters(both, pairs) is copies
 
 
 @pytest.mark.parametrize(

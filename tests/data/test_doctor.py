@@ -1,6 +1,7 @@
 """What the doctor finds in a corpus that has every illness once, or as often as is said here."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ ILL = [
     ("a sentence that is much longer than the other", "short"),
     ("bad \x07 sign", "schlecht"),
     ("lost \ufffd sign", "verloren"),
+    ("\ufeffmark of another file", "Zeichen einer anderen Datei"),
     ("\u043f\u0440\u0438\u0432\u0435\u0442", "guten Tag"),
 ]
 EXPECTED = {
@@ -32,7 +34,7 @@ EXPECTED = {
     "unusual length ratio (factor 3)": 1,
     "cut into subwords": 0,
     "tokenised or escaped": 0,
-    "control or unassigned characters": 2,
+    "control or unassigned characters": 3,
     "another script than most": 1,
     "pair also in validation": 2,
     "source also in validation": 1,
@@ -103,6 +105,12 @@ def test_tokens_are_counted_and_tried_in_both_directions():
     unknown = sum(row.count(3) for row in tokenizer.encode([text for text, _ in pairs]))
     assert f" {unknown:,} unknown tokens" in source and unknown > 0
     assert "change when they are encoded and decoded, such as" in source
+    texts = [*SENTENCES, "(0123456789)"]
+    lower = train_tokenizer(texts, "char", 60, replace(data, lowercase=True))
+    both = Tokenizers(lower, lower)
+    capitals = [(source.upper(), target) for source, target in HEALTHY[:20]]
+    lines = list(token_lines(replace(data, lowercase=True), both, tokens, plan, capitals))
+    assert "; 0 of 20 sentences change" in next(line for line in lines if "source: " in line)
     padding = f"padding: {plan.padding():.1%} of all positions"
     assert lines[-1] == f"{padding}, in {len(plan.buckets)} batch shapes"
 

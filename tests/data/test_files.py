@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from transformer.config import DataConfig
 from transformer.data.corpus import check_corpora, fingerprint, read_pairs
-from transformer.data.files import language_of, zstd
+from transformer.data.files import check_order, language_of, zstd
 from transformer.errors import UserError
 
 PAIRS = [("One.", "Eins."), ("Two\u2028and\x85more\x0b\x0c\x1c.", "Zwei\rund drei."), ("", "Leer.")]
@@ -34,7 +34,7 @@ COMPRESS = {
 def write(path: Path, content: str | bytes) -> str:
     """Write a file, compressed when its name says so."""
     content = content if isinstance(content, bytes) else content.encode()
-    path.write_bytes(COMPRESS.get(path.suffix, bytes)(content))
+    path.write_bytes(COMPRESS.get(path.suffix.lower(), bytes)(content))
     return str(path)
 
 
@@ -66,7 +66,9 @@ def test_files_give_their_lines_whatever_ends_them(tmp_path, suffix, end, last_e
         source += end  # its last line is empty: without an end it would be no line
     assert read(parallel(tmp_path, source, target, suffix)) == PAIRS
     lines = end.join("\t".join(pair) for pair in PAIRS) + end * last_end
-    assert read(table(tmp_path, mark + lines, f"train.tsv{suffix}")) == PAIRS
+    name = f"train.tsv{suffix}"
+    for cased in (name, name.upper()):
+        assert read(table(tmp_path, mark + lines, cased)) == PAIRS
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -78,7 +80,7 @@ def test_a_file_whose_lines_end_in_carriage_returns_alone_is_named(tmp_path, tex
 
 
 def test_a_carriage_return_in_a_line_is_text(tmp_path):
-    data = parallel(tmp_path, "One.\r", "Ei\rns.\n")
+    data = parallel(tmp_path, "One.\r\r\n", "Ei\rns.\n")
     assert list(read_pairs(data, "train")) == [("One.", "Ei\rns.")]
 
 
@@ -87,11 +89,13 @@ sentences = st.text(st.characters(exclude_characters="\n\r\t\ufeff", exclude_cat
 
 @given(st.lists(st.tuples(sentences, sentences), min_size=1))
 def test_any_text_comes_back(pairs):
+    pairs += PAIRS[:1]  # a table of blank rows is empty
     with tempfile.TemporaryDirectory() as folder:
         source, target = ("".join(f"{line}\n" for line in side) for side in zip(*pairs))
         assert read(parallel(Path(folder), source, target)) == pairs
         both = "".join(f"{s}\t{t}\n" for s, t in pairs)
-        assert read(table(Path(folder), both)) == pairs
+        rows = [pair for pair in pairs if any(map(str.strip, pair))]  # those that are not blank
+        assert read(table(Path(folder), both)) == rows
 
 
 @given(st.binary(), st.binary(), st.sampled_from(["", *COMPRESS]))
@@ -120,6 +124,10 @@ def test_further_columns_are_ignored(tmp_path):
         ("a\n", "", r"s has 1 lines and .*t has 0"),
         (b"a\nb\nc \xff d\n", "a\nb\nc\n", r"s, line 3: not UTF-8 \(byte 0xff\)"),
         ("a\n", b"\xc3\n", r"t, line 1: not UTF-8"),
+        (gzip.compress(b"a\n"), "a\n", r"s is compressed: rename it to .*s\.gz"),
+        (bz2.compress(b"a\n"), "a\n", r"s is compressed: rename it to .*s\.bz2"),
+        ("a\n", lzma.compress(b"a\n"), r"t is compressed: rename it to .*t\.xz"),
+        ("a b c\n".encode("utf-16-le"), "a\n", r"s seems to be UTF-16"),
         ("", "", r"train corpus is empty: .*s and .*t has no sentences"),
     ],
 )
@@ -141,7 +149,7 @@ def test_compressed_files_that_are_not(tmp_path, suffix):
     path = tmp_path / f"a.tsv{suffix}"
     data = DataConfig(dataset="", train_files=(str(path),))
     path.write_bytes(b"a\tb\n" * 1000)
-    with pytest.raises(UserError, match=r"cannot read .*a\.tsv.* after line 0"):
+    with pytest.raises(UserError, match=r"cannot read .*a\.tsv.* after line 0.* it to a\.tsv$"):
         read(data)
     whole = COMPRESS[suffix]("".join(f"{i}\t{i * i}\n" for i in range(9000)).encode())
     path.write_bytes(whole[:-9])
@@ -154,7 +162,7 @@ QUOTED = [('He said, "no".', "a\tb, c"), ('5" pipe', "two lines"), ("", "Zwei")]
 
 def quoted(separator, end):
     """Those pairs as spreadsheets write them; a field of which ends a line."""
-    rows = [('"He said, ""no""."', '"a\tb, c"'), ('5" pipe', f'"two{end}lines"'), ("", "Zwei")]
+    rows = [('"He said, ""no""."', ' "a\tb, c"'), ('5" pipe', f'"two{end}lines"'), ("", "Zwei")]
     return "".join(separator.join(row) + end for row in rows)
 
 
@@ -167,6 +175,13 @@ def test_fields_in_quotes_are_read_without_them(tmp_path, name, end):
     assert read(replace(data, tsv_columns=(2, 1))) == [pair[::-1] for pair in QUOTED]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_blank_rows_of_tables_are_left_out(tmp_path, name):
+    separator = "\t" if "tsv" in name else ","
+    rows = f"a{separator}b\n\nc{separator}\n{separator}\n {separator} \n\n"
+    assert read(table(tmp_path, rows, name)) == [("a", "b"), ("c", "")]
+
+
 def test_quotes_of_tables_without_them_are_text(tmp_path):
     assert read(table(tmp_path, '"a"\t"b\n')) == [('"a"', '"b')]
 
@@ -177,9 +192,9 @@ def test_quotes_of_tables_without_them_are_text(tmp_path):
         ('a,b\n"c\nd",e\nf,"open\ng,h\n', r"a\.csv, line 4: a quoted field .*correct the row$"),
         ('a,b\n"c" d,e\n', r"a\.csv, line 2: a quoted field must end"),
         (f'a,"{"x" * 2**24}y"\n', r"line 1: a quoted field .*field limit"),
-        ("a;b\n", r"1 column\(s\) in 'a;b', .*separated by commas"),
-        ("a,b\n\n", r"line 2: 0 column\(s\)"),
-        ("a,b\rc,d\n", r"line 1: "),
+        ("a;b\n", r"1 column\(s\) in 'a;b', .*separated by commas, not by semicolons"),
+        ("a,b\nc, d,e\n", r"line 2: 3 columns, but the first row has 2: .* a comma in quotation"),
+        ("a,b\rc,d\n", r"line 1: a carriage return is outside of quotation marks"),
     ],
 )  # fmt: skip
 def test_quotes_that_are_wrong(tmp_path, content, message):
@@ -375,6 +390,49 @@ def test_the_target_language_is_in_the_name(name, swapped, language):
             language_of(data, corpus)
 
 
+@pytest.mark.parametrize(
+    "names, swapped, fits",
+    [
+        ("a.en a.fr", False, True),
+        ("a.fr a.en", False, False),
+        ("a.fr.gz a.en.gz", False, False),
+        ("a.fr a.en", True, True),
+        ("a.en a.fr", True, False),
+        ("a.de a.eng_Latn", False, False),
+        ("a.en_GB a.fr", False, True),
+        ("a.txt a.en", False, True),
+        ("a.tsv", False, True),
+    ],
+)
+def test_names_that_say_the_other_order_are_refused(names, swapped, fits):
+    data = DataConfig(source="en", target="fr", swap_files=swapped)
+    corpus = tuple(map(Path, names.split()))
+    if fits:
+        check_order(data, corpus, "data.train_files")
+    else:
+        with pytest.raises(UserError, match="^data.train_files: by their names, .*, not from en"):
+            check_order(data, corpus, "data.train_files")
+
+
+@pytest.mark.parametrize(
+    "names, swapped, targets, warning",
+    [
+        ("a.en a.fr", False, (), "its name, a.fr is in fr, not in de"),
+        ("a.fr a.en", True, (), "its name, a.fr is in fr, not in de"),
+        ("a.fr a.de", False, (), "its name, a.fr is in fr, not in en"),
+        ("a.en a.fr", False, ("de", "fr"), ""),
+        ("a.de a.en", False, ("de", "en"), ""),
+        ("a.src a.ref", False, (), ""),
+        ("a.eng a.ger", False, (), ""),
+    ],
+)
+def test_files_whose_names_say_another_language_are_warned_of(names, swapped, targets, warning):
+    data = DataConfig(source="en", target="de", swap_files=swapped, targets=targets)
+    silent = warnings.catch_warnings(action="error")
+    with pytest.warns(UserWarning, match=warning) if warning else silent:
+        check_order(data, tuple(map(Path, names.split())), "data.train_files")
+
+
 def test_each_source_gets_the_tag_of_its_corpus(tmp_path):
     names = [
         write(tmp_path / name, text)
@@ -386,10 +444,15 @@ def test_each_source_gets_the_tag_of_its_corpus(tmp_path):
 
 
 def test_sources_with_tags_get_no_second_one(tmp_path):
-    names = write(tmp_path / "a.en", "one\n >>fr<< two\n"), write(tmp_path / "a.fr", "un\ndeux\n")
+    lines = "one\n>>Next<<\n >>fr<< two\n"
+    names = write(tmp_path / "a.en", lines), write(tmp_path / "a.fr", "un\nsuivant\ndeux\n")
     data = DataConfig(dataset="", train_files=names, targets=("de", "fr"), target="de")
-    with pytest.raises(UserError, match=r"a\.en and .*a\.fr: a source begins with >>fr<<"):
-        read(data)
+    found = read_pairs(data, "train")
+    assert [next(found)[0], next(found)[0]] == [">>fr<< one", ">>fr<< >>Next<<"]
+    with pytest.raises(UserError, match=r"a\.en and .*a\.fr: source 3 begins with >>fr<<"):
+        next(found)
+    with pytest.raises(UserError, match="source 2 begins with >>Next<<"):  # a target, if no code
+        list(read_pairs(replace(data, targets=("fr", "Next"), target="fr"), "train"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from transformer.config import DataConfig
-from transformer.data.corpus import check_corpora, fingerprint, read_pairs
+from transformer.data.corpus import check_corpora, fingerprint, has_test_split, read_pairs
 from transformer.errors import UserError
 
 # A folder that is named datasets imports as a package without modules.
@@ -73,6 +73,13 @@ def test_hugging_faces_own_feature_of_translations_is_read(folder):
     assert list(read_pairs(data, "train")) == [("b", "a")]
 
 
+def test_words_that_pandas_takes_for_missing_are_text(folder):
+    (folder / "train.csv").write_text("en,de\nNone,Keine\nNA,nicht\nnull,Null\n,leer\n")
+    data = DataConfig(dataset=f"huggingface:{folder}")
+    pairs = [("None", "Keine"), ("NA", "nicht"), ("null", "Null"), ("", "leer")]
+    assert list(read_pairs(data, "train")) == pairs
+
+
 def test_text_of_one_side_and_a_part_of_a_split(folder):
     data = of(folder, source="", target="de", train_split="train[:2]")
     assert list(read_pairs(data, "train")) == [("", "Eins."), ("", "Zwei, zwei.")]
@@ -95,12 +102,21 @@ def test_the_fingerprint_changes_with_text_languages_and_split(folder):
         ({"dataset": "huggingface:"}, r"OWNER/NAME/CONFIG"),
         ({"dataset": "huggingface:nowhere"}, r"no folder nowhere; .* huggingface:OWNER/NAME"),
         ({"dataset": "huggingface:./a/b"}, r"there is no folder a/b; "),
+        ({"dataset": "huggingface:~nosuch/a"}, r"data\.dataset: ~nosuch/a is in the home"),
     ],
 )
 def test_mistakes_are_one_sentence(folder, settings, message):
     with pytest.raises(UserError, match=message) as caught:
         check_corpora(DataConfig(**{**vars(of(folder)), **settings}))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_test_split_may_be_missing(folder):
+    data = of(folder)
+    assert has_test_split(data)
+    (folder / "test.jsonl").unlink()
+    assert not has_test_split(data)
+    assert has_test_split(replace(data, dataset="", test_files=("gone",)))  # reading it says so
 
 
 def test_damaged_files_and_empty_folders_are_named(folder):
@@ -122,11 +138,11 @@ def test_damaged_files_and_empty_folders_are_named(folder):
 def test_what_the_hub_says_is_passed_on(monkeypatch, error, message):
     asked = []
 
-    def load_dataset(*names, **_):
+    def load_dataset_builder(*names):
         asked.append(names)
         raise error
 
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(datasets, "load_dataset_builder", load_dataset_builder)
     with pytest.raises(UserError, match=message):
         check_corpora(DataConfig(dataset="huggingface:owner/name/de-en"))
     assert asked == [("owner/name", "de-en")]

@@ -84,6 +84,8 @@ def test_pairs_are_merged_if_both_have_text_and_their_tags_are_the_same():
     assert change("merged", *pair, following=(">>fr<<Yes.", "Oui.")) == pair
     assert change("merged", *pair, following=(">>de<<Yes.", "")) == pair
     assert change("merged", *pair, following=(">>de<<", "Ja.")) == pair
+    for empty in ((">>de<<", "Nein."), ("", "")):
+        assert change("merged", *empty, following=(empty[0] + "Yes.", "Ja.")) == empty
     assert change("merged", *pair, following=(">>de<< Yes.", "Ja.")) == (
         ">>de<<No. Yes.",
         "Nein. Ja.",

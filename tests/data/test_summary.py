@@ -36,7 +36,7 @@ def test_each_oddity_is_counted():
 
 def test_sources_without_a_target_tag_are_counted_where_there_are_tags():
     rows = [([A, B], [C]), ([B, A], [B]), ([], [B]), ([B], [A]), ([C, A], [C])]
-    said = data_summary(DataConfig(), stored(rows), stored(rows), tags=[A, C])
+    said = data_summary(DataConfig(), stored(rows), stored(rows), tags=[[A], [C]])
     assert "pairs whose source has no target tag of the vocabulary: 2" in said
     assert "target tag" not in data_summary(DataConfig(), stored(rows), stored(rows))
 

@@ -65,6 +65,12 @@ def test_a_table_is_read_as_the_config_reads_those_of_training(files, name, swap
     assert list(read_pairs(replace(data, dataset="", train_files=(name,)), "train")) == [pair]
 
 
+def test_a_split_in_several_languages_that_names_no_files_is_refused():
+    data = DataConfig(dataset="", source="en", target="de", targets=("de", "fr"))
+    with pytest.raises(UserError, match="data.test_files is not set"):
+        split_of(data, "test")
+
+
 def test_what_is_wrong_with_test_files_names_their_flag(files):
     for names, words in (
         (["a.en"], "--test-files: a.en has no target file"),

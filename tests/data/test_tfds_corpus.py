@@ -171,6 +171,23 @@ def test_a_second_command_downloads_only_what_is_missing(wmt14_server, data_dir)
     assert "wmt13/training-parallel-europarl-v7.tgz" not in asked
 
 
+@pytest.mark.parametrize("meanwhile", ["_split_generators", "_generate_examples"])
+def test_a_dataset_that_another_process_prepares_at_the_same_time_is_read(
+    wmt14_server, monkeypatch, meanwhile
+):
+    data = DataConfig(dataset="wmt14_translate/de-en")
+    method, found = getattr(wmt14.Wmt14Translate, meanwhile), []
+
+    def prepare_and_go_on(builder, *arguments, **named):
+        monkeypatch.setattr(wmt14.Wmt14Translate, meanwhile, method)
+        found.append(set(read_pairs(data, "train")))
+        return method(builder, *arguments, **named)
+
+    monkeypatch.setattr(wmt14.Wmt14Translate, meanwhile, prepare_and_go_on)
+    assert set(read_pairs(data, "train")) == found[0]
+    assert len(found[0]) == 600
+
+
 def test_files_downloaded_earlier_are_used_where_they_lie(wmt14_server, tmp_path):
     for name in WMT14:
         shutil.copy(wmt14_server.folder / name, tmp_path)

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,25 @@ def test_own_tokenizers_are_loaded(corpus, tmp_path, bytewise):
     assert made(paths[0], paths[0], True) == (bytewise, bytewise)
     with pytest.raises(UserError, match=r"data\.shared_vocabulary"):
         made(paths[0], paths[1], True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sampling", "message"),
+    [
+        ("char", 0.2, "needs a unigram or BPE model"),
+        ("bpe", 1, "must be below 1 with the BPE model"),
+        ("bpe", 0.2, ""),
+        ("unigram", 1, ""),
+    ],
+)
+def test_sampling_needs_a_model_with_several_segmentations(
+    corpus, tmp_path, kind, sampling, message
+):
+    path = str(tmp_path / "own.model")
+    save_tokenizer(train_tokenizer(SENTENCES, kind, 60), path)
+    data = replace(corpus, source_tokenizer=path, sampling=sampling, tokenizer="word")
+    with pytest.raises(UserError, match=message) if message else nullcontext():
+        make_tokenizers(data)
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

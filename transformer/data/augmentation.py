@@ -69,7 +69,7 @@ class Augmentation:
     ) -> tuple[TokenPairs, Bool[np.ndarray, "C"]]:
         """The pairs as changed, and whether they are."""
         source, target = self.tokenizers
-        kept = kept_symbols(self.data.symbols + source.tags)
+        kept = kept_symbols(source.symbols + source.tags)
         following = (numbers + (kinds == KINDS.index("merged"))) % len(pairs)
         before, after = (self._texts(pairs, which.tolist()) for which in (numbers, following))
         texts = [

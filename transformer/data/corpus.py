@@ -67,6 +67,15 @@ def check_corpora(data: DataConfig) -> None:
             _source(data, split).check(data, split)
 
 
+def has_test_split(data: DataConfig) -> bool:
+    """Whether there is a test split; a dataset may have none."""
+    try:
+        _source(data, "test").check(data, "test")
+    except UserError:
+        return bool(data.test_files)
+    return True
+
+
 def _check_targets(data: DataConfig) -> None:
     """Raises UserError for a target language without training text, and for one named twice."""
     for one, other in combinations(data.targets, 2):

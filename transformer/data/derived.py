@@ -3,6 +3,7 @@ text without letters is its own translation."""
 
 import math
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -54,8 +55,7 @@ def copies_without_letters(tokenizers: Tokenizers, pairs: TokenPairs) -> bool:
     source = tokenizers.source
     pieces = source.pieces(range(source.vocab_size))
     lettered = np.array([has_letters(piece) for piece in pieces])
-    tags = {tag for [tag] in source.encode(source.tags)}
-    lettered[[EOS, *tags]] = False
+    lettered[[EOS, *chain(*source.tag_rows)]] = False
     examined = copied = 0
     for part in slices(len(pairs)):
         if examined == ENOUGH:

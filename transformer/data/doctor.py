@@ -17,7 +17,7 @@ from transformer.config import Config, DataConfig
 from transformer.config.advice import advice
 from transformer.data.alignment import alignment_warning
 from transformer.data.buckets import BatchPlan, make_plan
-from transformer.data.corpus import check_corpora, read_pairs
+from transformer.data.corpus import check_corpora, has_test_split, read_pairs
 from transformer.data.size import corpus_size, most_common, script_of
 from transformer.data.summary import MARKS, processing_of, sample_of
 from transformer.data.tag_names import parse_tag
@@ -62,7 +62,7 @@ def diagnosis(config: Config, tokenizers: Callable[[DataConfig], Tokenizers]) ->
     called in between. Raises UserError if the data cannot be read."""
     data = config.data
     check_corpora(data)
-    tests = ["test"] if data.dataset or data.test_files else []
+    tests = ["test"] if has_test_split(data) else []
     others = {split: read_pairs(data, split) for split in ("validation", *tests)}
     yield from examine(data, read_pairs(data, "train"), others).lines()
     yield from advice(data, corpus_size(data))
@@ -213,7 +213,8 @@ def token_lines(
         words = max(sum(len(text.split()) for text in texts), 1)
         tokens = sum(map(len, tokenizer.encode(texts)))
         back = tokenizer.reproduce(texts)
-        changed = [text for text, again in zip(texts, back) if text.split() != again.split()]
+        read = [text.lower() if data.lowercase else text for text in texts]
+        changed = [text for text, again in zip(read, back) if text.split() != again.split()]
         example = f", such as {changed[0][:70]!r}" if changed else ""
         yield (
             f"{side}: {tokens / words:.2f} tokens per word, {unknown:,} unknown tokens "
@@ -240,6 +241,11 @@ def _key(source: str, target: str) -> tuple[str, str]:
     return " ".join(source.split()), " ".join(target.split())
 
 
+MISPLACED = "\ufffd\ufeff\u2028\u2029"
+"""The replacement character, a byte order mark within a file, and separators of lines and
+paragraphs, which do not end a line here."""
+
+
 def _is_strange(character: str) -> bool:
     is_control = unicodedata.category(character) in ("Cc", "Cn", "Co", "Cs")
-    return character == "\ufffd" or (is_control and character != "\t")
+    return character in MISPLACED or (is_control and character != "\t")

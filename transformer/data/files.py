@@ -13,14 +13,16 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 from warnings import warn
 
 from transformer.config import DataConfig
+from transformer.data.languages import read_code, same_language
 from transformer.data.tables import SEPARATORS, looks_like_header, read_rows
-from transformer.data.tag_names import parse_tag
+from transformer.data.tag_names import code_of, parse_tag
 from transformer.errors import UserError
 
 zstd: Any
@@ -36,8 +38,17 @@ Split = Literal["train", "validation", "test"]
 Corpus = tuple[Path, ...]
 """A source file and a target file, a file of one side, or one table."""
 
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+LANGUAGE = re.compile(r"[a-z]{2}([-_][A-Z]{2})?|[a-z]{2,3}[-_][A-Z][a-z]{3}")
+"""What may be a language at the end of a file's name, such as de, pt_BR or zho_Hans; of three
+letters, `txt` would be one too."""
+
 ARCHIVES = (".zip", ".tar", ".tgz")
+
+SIGNATURES = {
+    b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst",
+}  # fmt: skip
+"""The first bytes of compressed files."""
+COMPRESSED = tuple(SIGNATURES.values())
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, *((zstd.ZstdError,) if zstd else ()))
 """Errors of reading a damaged file."""
 
@@ -67,9 +78,19 @@ def corpora(data: DataConfig, split: Split, setting: str = "") -> list[Corpus]:
     return found
 
 
+def with_files(data: DataConfig, split: Split, names: Iterable[str | Path]) -> DataConfig:
+    """The settings with these files as a split, as commands name them: of two files the first is
+    the source, whatever those of the config are; tables are read as the config says."""
+    files = tuple(map(str, names))
+    swapped = data.swap_files and is_table(files[0])
+    return replace(data, dataset="", swap_files=swapped, **{f"{split}_files": files})
+
+
 def check(data: DataConfig, split: Split) -> None:
-    """Raises UserError for files whose first line cannot be read; may warn of a header."""
+    """Raises UserError for files whose first line cannot be read, or whose names say that they are
+    in the other order; may warn of a header."""
     for corpus in corpora(data, split):
+        check_order(data, corpus, f"data.{split}_files")
         next(_pairs(data, [corpus]), None)
 
 
@@ -115,11 +136,12 @@ def _pairs(data: DataConfig, found: list[Corpus]) -> Iterator[tuple[str, str]]:
         else:
             pairs = (as_pair(data, [line]) for line in file_lines(*corpus))
         tag = f">>{language_of(data, corpus)}<< " if data.targets else ""
-        for pair in pairs:
+        for number, pair in enumerate(pairs, start=1):
             source, target = reversed(pair) if data.swap_files else pair
-            if tag and (own := parse_tag(source)[0]):
+            own = parse_tag(source)[0] if tag else ""
+            if own and (code_of(own) in data.targets or read_code(code_of(own))):
                 raise UserError(
-                    f"{' and '.join(map(str, corpus))}: a source begins with {own}, and "
+                    f"{' and '.join(map(str, corpus))}: source {number} begins with {own}, and "
                     "data.targets would add a tag before it: remove data.targets, and set "
                     "data.user_symbols to the tags"
                 )
@@ -141,6 +163,34 @@ def language_of(data: DataConfig, corpus: Corpus) -> str:
             f"it, for example to {better}"
         )
     return next(code for code in data.targets if code.lower() == found[-1].lower())
+
+
+def languages_in(names: Iterable[str]) -> list[str]:
+    """The language at the end of the name of each text file, such as fr of news.fr.gz; "" of none.
+    Tables are left out."""
+    texts = [without_compression(Path(name)) for name in names if not is_table(name)]
+    codes = [path.suffix.removeprefix(".") for path in texts]
+    return [code if LANGUAGE.fullmatch(code) and read_code(code) else "" for code in codes]
+
+
+def check_order(data: DataConfig, corpus: Corpus, setting: str) -> None:
+    """Warns of a file that by its name is in another language than its side. Raises UserError for
+    two files of which the target file has the source language, and the other file another one.
+    With data.targets, corpora may be of several directions."""
+    sides = corpus[::-1] if data.swap_files else corpus
+    named = languages_in(map(str, sides))
+    if data.targets or len(named) < 2 or not all(named):
+        return
+    source, target = named
+    if same_language(target, data.source) and not same_language(source, data.source):
+        raise UserError(
+            f"{setting}: by their names, {' and '.join(map(str, corpus))} translate from {source} "
+            f"to {target}, not from {data.source}: name them in the other order"
+        )
+    for path, code, language in zip(sides, named, (data.source, data.target)):
+        # Longer codes are often no languages, such as src and ref.
+        if len(code) == 2 and not same_language(code, language):
+            warn(f"{setting}: by its name, {path} is in {code}, not in {language}", stacklevel=1)
 
 
 def as_pair(data: DataConfig, texts: Sequence[str]) -> tuple[str, str]:
@@ -175,26 +225,34 @@ def is_table(name: str) -> bool:
 
 def _separator(path: Path) -> str | None:
     """The separator of a table's columns; None for other files."""
-    return SEPARATORS.get(without_compression(path).suffix)
+    return SEPARATORS.get(without_compression(path).suffix.lower())
 
 
 def without_compression(path: Path) -> Path:
     """The path without the ending of its compression: text.en of text.en.gz."""
-    return path.with_suffix("") if path.suffix in COMPRESSED else path
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
 
 
 def existing(setting: str, name: str) -> Path:
     """The path of a file that can be opened. Raises UserError naming the setting."""
-    path = Path(name).expanduser()
+    path = expanded(setting, name)
     if path.is_dir():
         raise UserError(f"{setting}: {path} is a folder; name the files in it")
     if not path.is_file():
         raise UserError(f"{setting}: there is no file {path}; {_beside(path)}")
-    if set(path.suffixes) & set(ARCHIVES):
+    if set(map(str.lower, path.suffixes)) & set(ARCHIVES):
         raise UserError(f"{setting}: {path} is an archive; unpack it and name the files in it")
-    if path.suffix == ".zst" and zstd is None:
+    if path.suffix.lower() == ".zst" and zstd is None:
         raise UserError(f"{setting}: {path} needs a package: pip install backports.zstd")
     return path
+
+
+def expanded(setting: str, name: str) -> Path:
+    """The path with its ~ replaced. Raises UserError naming the setting."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"{setting}: {name} is in the home folder of an unknown user") from error
 
 
 def _beside(path: Path) -> str:
@@ -219,13 +277,17 @@ def _table_pairs(data: DataConfig, path: Path) -> Iterator[tuple[str, str]]:
     if data.tsv_header:
         next(rows, None)
     for number, columns in rows:
+        if not any(map(str.strip, columns)):  # a blank row, such as the last one of an export
+            continue
         if len(columns) < max(chosen):
+            semicolons = separator == "," and ";" in columns[0]
             raise UserError(
                 f"{path}, line {number}: {len(columns)} column(s) in "
                 f"{separator.join(columns)!r:.80}, but data.tsv_columns"
                 f"{' or data.label_column' * (data.label_column > 0)} names "
                 f"column{'s' * (len(chosen) > 1)} {' and '.join(map(str, chosen))}, separated by "
                 f"{'commas' if separator == ',' else 'tabs'}"
+                f"{', not by semicolons: export the table as .tsv' * semicolons}"
             )
         texts = [columns[column - 1] for column in chosen]
         if number == 1 and looks_like_header(data, texts):
@@ -269,22 +331,39 @@ def file_lines(path: Path) -> Iterator[str]:
             for number, line in enumerate(file, start=1):
                 # Windows ends lines with "\r\n" and may begin a file with a byte order mark.
                 encoding = "utf-8-sig" if number == 1 else "utf-8"
-                if number == 1 and not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
-                    raise UserError(
-                        f"{path}: its lines end with carriage returns alone; convert it, for "
-                        "example with: tr '\\r' '\\n' < FILE > NEW_FILE"
-                    )
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
+                if number == 1:
+                    _check_beginning(path, line)
+                yield line.removesuffix(b"\n").rstrip(b"\r").decode(encoding)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: not UTF-8 (byte 0x{error.object[error.start]:02x}); "
             "convert the file, for example with iconv"
         ) from error
     except BROKEN as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path} after line {number}: {reason}") from error
+        reason = getattr(error, "strerror", None)  # of the system
+        is_packed = number == 0 and path.suffix.lower() in COMPRESSED
+        remedy = f"; if it is not compressed, rename it to {path.stem}"
+        raise UserError(
+            f"cannot read {path} after line {number}: {reason or error}"
+            + remedy * (is_packed and not reason)
+        ) from error
+
+
+def _check_beginning(path: Path, line: bytes) -> None:
+    """Raises UserError for the first line of a file that is compressed, looks like UTF-16, or ends
+    its lines in another way."""
+    for signature, suffix in SIGNATURES.items():
+        if line.startswith(signature):
+            raise UserError(f"{path} is compressed: rename it to {path.name}{suffix}")
+    if 3 * line.count(b"\0") > len(line):
+        raise UserError(f"{path} seems to be UTF-16: convert the file to UTF-8, such as with iconv")
+    if not line.endswith(b"\n") and b"\r" in line.rstrip(b"\r"):
+        raise UserError(
+            f"{path}: its lines end with carriage returns alone; convert it, for example with: "
+            "tr '\\r' '\\n' < FILE > NEW_FILE"
+        )
 
 
 def _open(path: Path) -> io.BufferedIOBase:
     openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": zstd and zstd.open}
-    return openers.get(path.suffix, open)(path, "rb")
+    return openers.get(path.suffix.lower(), open)(path, "rb")

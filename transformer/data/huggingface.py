@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, as_pair, file_state, not_in_dataset, on_one_line
+from transformer.data.files import Split, as_pair, expanded, file_state, not_in_dataset, on_one_line
 from transformer.errors import UserError, one_line
 
 PREFIX = "huggingface:"
@@ -60,7 +60,7 @@ def _load(data: DataConfig, split: Split) -> Any:
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     name = data.dataset.removeprefix(PREFIX)
-    folder, parts = Path(name).expanduser(), name.split("/")
+    folder, parts = expanded("data.dataset", name), name.split("/")
     missing = "" if folder.is_dir() else f", and there is no folder {folder}"
     if not name or (missing and (len(parts) < 2 or parts[0] in ("", ".", "..", "~"))):
         raise UserError(
@@ -70,7 +70,13 @@ def _load(data: DataConfig, split: Split) -> Any:
     path, config = ("/".join(parts[:2]), "/".join(parts[2:])) if missing else (str(folder), "")
     part = getattr(data, f"{split}_split")
     try:
-        rows = datasets.load_dataset(path, config or None, split=part, keep_in_memory=False)
+        builder = datasets.load_dataset_builder(path, config or None)
+        # In tables, words such as None and NA are text, though pandas reads them as missing.
+        is_table = hasattr(builder.config, "keep_default_na")
+        options: dict[str, Any] = {"keep_default_na": False} if is_table else {}
+        rows = datasets.load_dataset(
+            path, config or None, split=part, keep_in_memory=False, **options
+        )
     except Exception as error:  # it raises several kinds, with long texts
         is_read = isinstance(error, DatasetGenerationError)
         reason = one_line(error.__cause__ if is_read and error.__cause__ else error)[:300]

@@ -116,11 +116,11 @@ def _without_accent(character: str) -> str:
 
 def _merged(texts: Texts, following: Texts) -> Texts:
     """The texts, each with the next one; with the target tag that both begin with once. They stay
-    alone before an empty text, and before one with another tag."""
+    alone if one of two texts is empty, and before one with another tag."""
     joined = []
     for first, second in zip(texts, following):
-        (tag, _), (other, rest) = map(parse_tag, (first, second))
-        if tag != other or not rest.lstrip():
+        (tag, own), (other, rest) = map(parse_tag, (first, second))
+        if tag != other or not own.strip() or not rest.strip():
             return texts
         joined.append(_joined(first, rest.lstrip()))
     return tuple(joined) or texts

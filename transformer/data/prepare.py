@@ -54,7 +54,7 @@ class Prepared:
 
 
 def prepare_tokenizers(
-    config: Config, home: Path | None, log: Log = quiet, new_classes: bool = False
+    config: Config, home: Path | None, new_classes: bool = False, log: Log = quiet
 ) -> tuple[Config, Tokenizers]:
     """The tokenizers of the run in `home`, or new ones; and the config with their sizes. With
     `new_classes`, a classifier's classes are those of the training split."""

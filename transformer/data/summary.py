@@ -5,7 +5,7 @@ It is computed from the token ids, and the text of a sample."""
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import UInt64
@@ -46,11 +46,11 @@ def data_summary(
     data: DataConfig,
     pairs: TokenPairs,
     held_out: TokenPairs,
-    tags: Collection[int] = (),
+    tags: Sequence[Sequence[int]] = (),
     sample: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """One line; the doctor finds more. `tags` are the tokens that a source should begin with, if
-    the vocabulary has any; `sample` is the text of some of the pairs."""
+    """One line; the doctor finds more. `tags` are the rows of tokens with which a source should
+    begin, if the vocabulary has any; `sample` is the text of some of the pairs."""
     found = [*_findings(data, pairs, held_out, tags), *_processed(sample)]
     if len(data.sides) == 2:
         first = pairs.part(slice(0, MOST_ALIGNED))
@@ -60,7 +60,7 @@ def data_summary(
 
 
 def _findings(
-    data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Collection[int]
+    data: DataConfig, pairs: TokenPairs, held_out: TokenPairs, tags: Sequence[Sequence[int]]
 ) -> Iterator[str]:
     counts: Counter[str] = Counter()
     validation = np.concatenate([_hashes(held_out.part(part))[2] for part in slices(len(held_out))])
@@ -99,7 +99,7 @@ def _processed(sample: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _examine(
-    data: DataConfig, pairs: TokenPairs, tags: Collection[int], counts: Counter[str]
+    data: DataConfig, pairs: TokenPairs, tags: Sequence[Sequence[int]], counts: Counter[str]
 ) -> Iterator[UInt64[np.ndarray, "N"]]:
     """The hashes of the pairs, slice by slice; adds to `counts` what is odd in each slice, and the
     unknown tokens of each side."""
@@ -114,8 +114,10 @@ def _examine(
         counts[LONG] += int(long.sum())
         counts[EQUAL] += int(((source == target) & ~empty).sum()) if comparable else 0
         if tags:
-            first = some.source.ids[some.source.offsets[:-1]]
-            counts[UNTAGGED] += int((~np.isin(first, list(tags)) & ~empty).sum())
+            places = np.minimum(len(tags[0]), lengths[0]) - 1
+            last = some.source.ids[some.source.offsets[:-1] + places]
+            tagged = np.isin(last, [row[-1] for row in tags])
+            counts[UNTAGGED] += int((~tagged & ~empty).sum())
         for side, text in sides.items():
             counts[side] += int((text.tokens == UNK).sum())
         yield hashes

@@ -28,26 +28,41 @@ def read_rows(
     """The columns of each row, and the number of the line in which it begins.
 
     Without quotes a row is a line. With them a field may be enclosed in quotes; inside, separators
-    are text, "" is a quote, and the end of a line is a space. Raises UserError, naming the line,
-    for a field whose quote is not closed, or that continues after it.
+    are text, "" is a quote, and the end of a line is a space; spaces before a field do not count.
+    Raises UserError, naming the line, for a field whose quote is not closed, or that continues
+    after it, and for a row with more or fewer columns than the first.
     """
     if not quoted:
         yield from enumerate((line.split(separator) for line in lines), start=1)
         return
     csv.field_size_limit(LONGEST_FIELD)
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
+    texts = (f"{line}\n" for line in lines)
+    reader = csv.reader(texts, delimiter=separator, strict=True, skipinitialspace=True)
+    width = 0
     while True:
         number = reader.line_num + 1
         try:
             row = next(reader, None)
         except csv.Error as error:
             remedy = "correct the row" + ", or set data.tsv_quotes off" * (separator == "\t")
+            if "new-line" in str(error):
+                raise UserError(
+                    f"{name}, line {number}: a carriage return is outside of quotation marks: "
+                    f"{remedy}"
+                ) from error
             raise UserError(
                 f"{name}, line {number}: a quoted field must end with a quotation mark, and "
                 f"quotation marks within it must be doubled ({error}): {remedy}"
             ) from error
         if row is None:
             return
+        width = width or len(row)
+        if row and len(row) != width:
+            name_of = "comma" if separator == "," else "tab"
+            raise UserError(
+                f"{name}, line {number}: {len(row)} columns, but the first row has {width}: put "
+                f"texts that contain a {name_of} in quotation marks"
+            )
         yield number, [field.replace("\n", " ") for field in row]
 
 

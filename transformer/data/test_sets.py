@@ -14,10 +14,11 @@ from transformer.config.settings import Perturbation
 from transformer.data.corpus import read_pairs
 from transformer.data.files import (
     Split,
+    check_order,
     corpora,
-    is_table,
     language_of,
     read_lines,
+    with_files,
     without_compression,
 )
 from transformer.data.languages import same_language
@@ -53,10 +54,11 @@ class TestSet:
 def split_of(data: DataConfig, split: Split) -> list[TestSet]:
     """A split of the config, or its parts in each of data.targets."""
     name = f"{data.dataset or 'files'} {split}"
-    if not data.targets:
+    found = corpora(data, split)
+    if not (data.targets and found):  # without files, reading them is an error
         return [TestSet(name, split, list(read_pairs(data, split)))]
     by_language: dict[str, list[str]] = {}
-    for corpus in corpora(data, split):
+    for corpus in found:
         by_language.setdefault(language_of(data, corpus), []).extend(map(str, corpus))
     parts = {
         language: replace(data, **{f"{split}_files": tuple(names)})
@@ -72,12 +74,15 @@ def in_files(data: DataConfig, files: Sequence[str]) -> list[TestSet]:
     """A test set for each source file and the reference file after it, or table, whose columns are
     those of the config.
 
-    Raises UserError for a missing or unreadable file, and files of different lengths.
+    Raises UserError for a missing or unreadable file, files of different lengths, and files whose
+    names say that they are in the other order.
     """
-    named = replace(data, dataset="", test_files=tuple(files))
+    found = corpora(with_files(data, "test", files), "test", "--test-files")
+    for corpus in found:
+        check_order(with_files(data, "test", corpus), corpus, "--test-files")
     return [
         _of_files(data, corpus, " and ".join(map(str, corpus)), _stem(corpus[0]))
-        for corpus in corpora(named, "test", "--test-files")
+        for corpus in found
     ]
 
 
@@ -164,10 +169,7 @@ def of_sacrebleu(data: DataConfig, name: str) -> TestSet:
 
 
 def _of_files(data: DataConfig, corpus: Sequence[Path], name: str, stem: str) -> TestSet:
-    files = tuple(map(str, corpus))
-    # Of two files the first is the source, whatever those of the config are.
-    swapped = data.swap_files and is_table(files[0])
-    alone = replace(data, dataset="", test_files=files, swap_files=swapped)
+    alone = with_files(data, "test", corpus)
     language = language_of(alone, tuple(corpus)) if data.targets else ""
     return TestSet(name, stem, list(read_pairs(alone, "test")), language=language)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.config import DataConfig
-from transformer.data.files import Split, as_pair, file_state, not_in_dataset, on_one_line
+from transformer.data.files import Split, as_pair, expanded, file_state, not_in_dataset, on_one_line
 from transformer.errors import UserError, one_line
 
 READ_AT_ONCE = 1_000
@@ -61,6 +61,7 @@ def prepared_builder(data: DataConfig, split: Split) -> Any:
             place = builder.data_dir
             print(f"Preparing {data.dataset} in {place} (only once) ...", file=sys.stderr)
             _prepare(builder, data)
+            builder = _builder(tfds, data.dataset)  # which reads what is on disk now
     try:
         builder.info.splits[getattr(data, f"{split}_split")]  # or a slice, such as train[:1%]
     except (KeyError, ValueError) as error:
@@ -147,6 +148,8 @@ def _prepare(builder: Any, data: DataConfig) -> None:
     except UserError:
         raise
     except Exception as error:  # whatever a builder of TFDS does
+        if isinstance(error, FileExistsError) and builder.is_prepared():
+            return  # by another process, in the meantime
         reason = one_line(error)[:300]
         raise UserError(
             f"TFDS could not prepare {data.dataset} in {builder.data_dir}: "
@@ -158,7 +161,7 @@ def _folders_of_files(name: str, data: DataConfig) -> list[Path]:
     """Folders with files that need not be downloaded: the setting, and the variable NAME_DIR."""
     variable = f"{name.upper()}_DIR"
     named = {"data.manual_dir": data.manual_dir, variable: os.environ.get(variable)}
-    folders = {name: Path(value).expanduser().absolute() for name, value in named.items() if value}
+    folders = {name: expanded(name, value).absolute() for name, value in named.items() if value}
     for setting, folder in folders.items():
         if not folder.is_dir():
             raise UserError(f"{setting}: there is no folder {folder}")

@@ -126,6 +126,11 @@ class Tokenizer:
         named = {*filter(TAG.fullmatch, (name.removeprefix(BLANK) for name in self._names))}
         return tuple(symbol for symbol in self.symbols if symbol in named) if named else ()
 
+    @cached_property
+    def tag_rows(self) -> list[list[int]]:
+        """The tokens of each of `tags`: one, or in a model from elsewhere a blank and the tag."""
+        return self.encode(self.tags)
+
     def split_tag(self, text: str) -> tuple[str, str]:
         """The target tag that a text begins with, "" without one, and the rest of the text."""
         name, rest = parse_tag(text)
@@ -155,6 +160,11 @@ class Tokenizer:
         """Whether pieces come from merges, so that their scores are not log-probabilities."""
         return self._proto.trainer_spec.model_type == self._proto.trainer_spec.BPE
 
+    @property
+    def is_unigram(self) -> bool:
+        """Whether pieces have log-probabilities."""
+        return self._proto.trainer_spec.model_type == self._proto.trainer_spec.UNIGRAM
+
     @cached_property
     def _verbatim(self) -> sentencepiece.SentencePieceProcessor:
         """The model for text that is written as in pieces, with BLANK for a space."""
@@ -164,6 +174,13 @@ class Tokenizer:
         model.normalizer_spec.add_dummy_prefix = False
         model.normalizer_spec.remove_extra_whitespaces = False
         return sentencepiece.SentencePieceProcessor(model_proto=model.SerializeToString())
+
+    @property
+    def byte_ids(self) -> list[int]:
+        """The ids of the pieces that stand for a byte (data.byte_fallback)."""
+        pieces = self._proto.pieces
+        names = {piece.piece for piece in pieces if piece.type == piece.BYTE}
+        return [number for number, name in enumerate(self._names) if name in names]
 
     def segmentations(self, word: str, count: int) -> list[list[str]]:
         """The likeliest ways of a unigram model to cut a word, or a part of one, into pieces."""
@@ -240,8 +257,8 @@ def train_tokenizer(
     sample = _sample(sentences, MAX_TRAINING_SENTENCES)
     symbols: Sequence[str] = options.symbols
     if options.lowercase:
-        sample = [sentence.lower() for sentence in sample]
-        symbols = [symbol.lower() for symbol in symbols]
+        sample = [_lowered(sentence, symbols) for sentence in sample]
+        symbols = [symbol if TAG.fullmatch(symbol) else symbol.lower() for symbol in symbols]
     symbols = [BLANK + symbol if TAG.fullmatch(symbol) else symbol for symbol in symbols]
     alphabet = set().union(*sample)
     symbols = list(dict.fromkeys([*symbols, *alphabet & {RESERVED}]))
@@ -278,6 +295,12 @@ def train_tokenizer(
     except RuntimeError as error:
         raise UserError(_explanation(str(error), kind, f"{setting} ({vocab_size})")) from error
     return Tokenizer(model.getvalue(), options.lowercase)
+
+
+def _lowered(sentence: str, symbols: Collection[str]) -> str:
+    """In lower case, except for a target tag: two may differ in their regions alone."""
+    tag, rest = parse_tag(sentence)
+    return f"{tag} {rest.lower().lstrip()}" if tag in symbols else sentence.lower()
 
 
 def normaliser(rule: str) -> Callable[[str], str]:

@@ -97,12 +97,20 @@ def make_tokenizers(data: DataConfig, log: Log = quiet) -> Tokenizers:
     New ones normalise the source alone: translations are compared with raw text. With a shared
     vocabulary both have the same pieces and ids. `log` gets the progress.
 
-    Raises UserError when that fails, or when two models are to be a shared vocabulary.
+    Raises UserError when that fails, when two models are to be a shared vocabulary, and when the
+    user's own lack one of data.user_symbols.
     """
     paths = [path for path in (data.source_tokenizer, data.target_tokenizer) if path]
+    own = [_own(path, data) for path in paths]
+    known = own[0].symbols if own else data.user_symbols
+    if lacking := [symbol for symbol in data.user_symbols if symbol not in known]:
+        raise UserError(
+            f"data.user_symbols: {paths[0]} has no token {lacking[0]!r}: train it with "
+            f"user_defined_symbols, or remove {lacking[0]!r}"
+        )
     if data.shared_vocabulary:
-        models = [_own(path, data.lowercase) for path in paths]
-        if not paths:
+        models = own
+        if not own:
             models = [_train(data, data.sides, log)]
             if len(data.sides) == 2 and data.normalisation != "identity":
                 return Tokenizers(normalised_by(models[0], data.normalisation), models[0])
@@ -112,8 +120,8 @@ def make_tokenizers(data: DataConfig, log: Log = quiet) -> Tokenizers:
                 "set data.shared_vocabulary to False, or give only one of them"
             )
         return Tokenizers(models[0], make_labels(data) if data.label_column else models[0])
-    if paths:
-        return Tokenizers(*(_own(path, data.lowercase) for path in paths))
+    if own:
+        return Tokenizers(*own)
     return Tokenizers(_train(data, ("source",), log), _train(data, ("target",), log))
 
 
@@ -140,10 +148,21 @@ def same_models(data: DataConfig, tokenizers: Tokenizers) -> set[str]:
     return same
 
 
-def _own(path: str, lowercase: bool) -> Tokenizer:
+def _own(path: str, data: DataConfig) -> Tokenizer:
     """The user's model. Raises UserError for one whose words do not begin with a space, by which
-    alignments, `data.sampling` and masks find words."""
-    tokenizer = load_tokenizer(path, lowercase)
+    alignments, `data.sampling` and masks find words, and for one that `data.sampling` does not
+    suit."""
+    tokenizer = load_tokenizer(path, data.lowercase)
+    if data.sampling and not (tokenizer.is_unigram or tokenizer.is_bpe):
+        raise UserError(
+            f"data.sampling ({data.sampling}) needs a unigram or BPE model, which {path} is not: "
+            "set it to 0"
+        )
+    if data.sampling >= 1 and tokenizer.is_bpe:
+        raise UserError(
+            f"data.sampling ({data.sampling}) must be below 1 with the BPE model {path}: it is a "
+            "probability"
+        )
     if tokenizer.marks_ends:
         raise UserError(
             f"{path} marks where words end: train it without treat_whitespace_as_suffix"
