@@ -118,7 +118,8 @@ def to_ctranslate2(command: convert_line.ToCTranslate2) -> None:
             sample = read_sample(model.config.data, command.sample, command.sentences)
             if sample:
                 compare(model, folder, sample, command.quantization, tag)
-    print(*(f"note: {sentence}" for sentence in not_carried(model, tag)), sep="\n")
+    for sentence in not_carried(model, tag):
+        print(f"note: {sentence}")
     print(f"{command.folder}: ctranslate2.Translator({str(command.folder)!r})")
 
 
@@ -130,7 +131,8 @@ def to_argos(command: convert_line.ToArgos) -> None:
     model = load_any(command.run, command.checkpoint)
     tag = chosen_tag(model, command.target)
     save_package(model, command.file, command.quantization, tag)
-    print(*(f"note: {sentence}" for sentence in not_carried(model, tag)), sep="\n")
+    for sentence in not_carried(model, tag):
+        print(f"note: {sentence}")
     print(f"{command.file}: argospm install {command.file}")
 
 
@@ -147,19 +149,21 @@ def chosen_tag(model, language: str) -> str:
 
 
 def to_safetensors(command: convert_line.ToSafetensors) -> None:
-    from transformer.interchange.model import new_output, save_plain
+    from transformer.interchange.model import copy_shortlist, new_output, save_plain
     from transformer.runs.load import load_run
 
     with new_output(command.folder) as folder:
         save_plain(folder, load_run(command.run, command.checkpoint))
-    print(f"{command.folder}: model.safetensors, config.json and tokenizer")
+        copy_shortlist(command.run, folder)
+    print(f"{command.folder}: {', '.join(sorted(path.name for path in command.folder.iterdir()))}")
 
 
 def from_safetensors(command: convert_line.FromSafetensors) -> None:
-    from transformer.interchange.model import load_plain, new_output, save_run
+    from transformer.interchange.model import copy_shortlist, load_plain, new_output, save_run
 
     with new_output(command.run) as folder:
         save_run(folder, load_plain(command.folder))
+        copy_shortlist(command.folder, folder)
     print(f"{command.run}: the run that {command.folder} was made from")
 
 

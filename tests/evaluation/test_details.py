@@ -67,6 +67,8 @@ def test_the_worst_and_the_best_are_shown_with_their_place():
         f"  output     {references[3]}",
     ]
     assert extremes(["c"], to(["b"], sources=["a"]), 5).count("worst") == 1
+    blank = worst_and_best(["", "c"], to(["", "b"], sources=["", "a"]), 5)
+    assert [one.line for one in blank["worst"]] == [one.line for one in blank["best"]] == [2]
 
 
 def test_the_nearest_of_several_references_counts():

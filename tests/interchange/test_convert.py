@@ -80,10 +80,13 @@ def test_training_goes_on_from_the_imported_weights(place, tmp_path):
 
 
 def test_weights_go_out_as_safetensors_and_come_back(place, pairs, tmp_path):
+    (place / "en_de" / "shortlist.npz").write_bytes(b"a lexicon, which is copied as it is")
     out = run("convert.py", "to-safetensors", place / "en_de", tmp_path / "plain")
+    (place / "en_de" / "shortlist.npz").unlink()
     assert out.returncode == 0, out.stderr
     back = run("convert.py", "from-safetensors", tmp_path / "plain", tmp_path / "back")
     assert back.returncode == 0, back.stderr
+    assert (tmp_path / "back" / "shortlist.npz").read_bytes().startswith(b"a lexicon")
     text = "".join(f"{source}\n" for source, _ in pairs[:9])
     one, other = (
         run("translate.py", folder, stdin=text) for folder in (place / "en_de", tmp_path / "back")
@@ -362,7 +365,10 @@ MISTAKES = [
     ),
     (["to-ctranslate2", "en_de", "opus"], ["opus exists"]),
     (["to-ctranslate2", "en_de", "out", "--quantization", "int4"], ["int4", "int8"]),
-    (["to-ctranslate2", "en_de", "out", "--sample", "gone.txt"], ["cannot read gone.txt"]),
+    (
+        ["to-ctranslate2", "en_de", "out", "--sample", "gone.txt"],
+        ["--sample: there is no file gone.txt;"],
+    ),
     (["to-argos", "en_de", "out.zip"], [".argosmodel"]),
     (["to-safetensors", "opus", "out"], ["a model of Hugging Face", "from-marian"]),
     (["to-marian", "opus", "out"], ["a model of Hugging Face", "from-marian"]),

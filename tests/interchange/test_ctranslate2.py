@@ -19,6 +19,7 @@ from transformer.errors import UserError
 from transformer.interchange import comparison
 from transformer.interchange.ctranslate2 import (
     Search,
+    _without_bytes,
     argos_code,
     not_carried,
     save_package,
@@ -253,6 +254,14 @@ def test_a_package_holds_what_argos_translate_opens(random_translator, pairs, tm
     pieces = translator.translate_batch([processor.encode(source, out_type=str)], beam_size=2)
     text = processor.decode_pieces(pieces[0].hypotheses[0])
     assert isinstance(text, str)
+
+
+def test_the_model_of_a_package_chooses_no_bytes(random_translator):
+    bytewise = random_translator(norm="pre", tying="none")
+    forbidden = _without_bytes(bytewise).config.decode.forbidden
+    names = bytewise.tokenizers.target.pieces(forbidden)
+    assert names == [f"<0x{number:02X}>" for number in range(256)]
+    assert not _without_bytes(random_translator(norm="pre")).config.decode.forbidden
 
 
 def test_packages_have_the_codes_that_argos_translate_knows():

@@ -295,6 +295,12 @@ def test_what_is_no_model_is_refused(toolkit, tmp_path):
         (folder / "model.npz").write_bytes(content[:size])
         with pytest.raises(UserError, match=r"cannot read|no model|lacks"):
             read_npz(folder, (), "", "")
+    (folder / "model.npz").write_bytes(content)
+    with np.load(folder / "model.npz") as arrays:
+        np.savez_compressed(folder / "model.npz", **arrays)
+    said = r"compressed, which Marian never does: save the file again with numpy\.savez"
+    with pytest.raises(UserError, match=said):
+        read_npz(folder, (), "", "")
     np.savez(folder / "model.npz", **theirs.arrays)
     with pytest.raises(UserError, match="no model of Marian: it lacks the array special:model"):
         read_npz(folder, (), "", "")

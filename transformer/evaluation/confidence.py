@@ -95,6 +95,6 @@ def as_table(words: JudgedWords) -> list[str]:
     return [*lines, f"expected calibration error {calibration_error(words):.3f}"]
 
 
-def save_temperature(path: Path, temperature: float, checkpoint: str) -> None:
-    """Keeps it in the run, for translate.py and the server."""
-    write_text(path, json.dumps({"temperature": temperature, "checkpoint": checkpoint}) + "\n")
+def save_temperature(path: Path, temperature: float, label: str) -> None:
+    """Keeps it in the run, for translate.py and the server; the label names its checkpoint."""
+    write_text(path, json.dumps({"temperature": temperature, "checkpoint": label}) + "\n")

@@ -76,7 +76,7 @@ def worst_and_best(
     hypotheses: Sequence[str], references: References, count: int
 ) -> dict[str, list[Example]]:
     """The `count` "worst" and the `count` "best" translations, by chrF++ of each sentence, shown
-    with the first reference.
+    with the first reference; blank lines that are blank in the reference are neither.
 
     BLEU says little of single sentences: most have no four words in a row that agree.
     """
@@ -84,6 +84,7 @@ def worst_and_best(
     rows = zip(hypotheses, *references.texts)
     found = np.asarray([metric.sentence_score(ours, theirs).score for ours, *theirs in rows])
     order = np.lexsort(([len(line) for line in texts], found))  # of equals the shorter first
+    order = [i for i in order if hypotheses[i].strip() or texts[i].strip()]
     return {
         name: [
             Example(int(i) + 1, float(found[i]), references.sources[i], texts[i], hypotheses[i])

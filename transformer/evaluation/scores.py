@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER, base
 
 from transformer.config import DataConfig
 from transformer.data.languages import read_code, script_code
-from transformer.errors import UserError
+from transformer.errors import UserError, one_line
 
 TOKENIZERS = {
     "Hans": "zh", "Hant": "zh", "Hani": "zh", "Jpan": "ja-mecab", "Hira": "ja-mecab",
@@ -180,7 +180,7 @@ def bleu_metric(language: str, tokenizer: str = "auto", lowercase: bool = False)
         remedy = f"pip install 'sacrebleu[{extra}]', or " if extra != tokenizer else ""
         raise UserError(
             f"BLEU of text in {language} needs the tokenizer {tokenizer}, which cannot be loaded "
-            f"({str(error).partition(chr(10))[0]}): {remedy}set data.bleu_tokenizer, such as to "
+            f"({one_line(error)[:200]}): {remedy}set data.bleu_tokenizer, such as to "
             "char (eval.py: --bleu-tokenizer)"
         ) from error
 
@@ -225,8 +225,9 @@ def few_long(references: References) -> str:
     """A sentence if less than half of the references are long enough for BLEU, otherwise ""."""
     metric, texts = bleu_metric(references.language, references.tokenizer), references.texts[0]
     order = metric.max_ngram_order
+    texts = [text for text in texts if text.strip()]
     long = sum(len(metric.tokenizer(text).split()) >= order for text in texts)
-    if 2 * long >= sum(bool(text.strip()) for text in texts):
+    if 2 * long >= len(texts):
         return ""
     return (
         f"{long:,} of {len(texts):,} references have {order} words or more, but BLEU "

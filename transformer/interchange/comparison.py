@@ -13,9 +13,9 @@ from sentencepiece import SentencePieceProcessor
 
 from transformer.config import DataConfig
 from transformer.data.corpus import CONVERTED, read_pairs
-from transformer.data.files import file_lines
+from transformer.data.files import read_lines
 from transformer.data.tokenizer import BLANK
-from transformer.decoding.batches import longest_output
+from transformer.decoding.batches import longest_output, longest_text
 from transformer.decoding.lines import one_line
 from transformer.decoding.scoring import log_probabilities
 from transformer.decoding.translator import best_hypotheses, make_translator
@@ -67,10 +67,7 @@ def read_sample(data: DataConfig, files: tuple[str, ...], count: int) -> Sample 
     if len(files) > 2:
         raise UserError(f"--sample takes a file of sentences and one of references, not {files}")
     if files:
-        try:
-            sides = [[*file_lines(Path(file))] for file in files]
-        except OSError as error:
-            raise UserError(f"cannot read {' and '.join(files)}: {error}") from error
+        sides = [read_lines("--sample", file) for file in files]
         if len({len(side) for side in sides}) > 1:
             raise UserError(f"{files[0]} and {files[1]} have different numbers of lines")
         sources, references = sides if len(sides) == 2 else (sides[0], [])
@@ -89,6 +86,7 @@ def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: st
     """Translates the text with both, and prints how far they agree; `tag` is the target tag that is
     built into the converted model. Raises UserError when, without quantization, they differ in
     more than ties."""
+    sample = _without_long_texts(model, sample, tag)
     beam = model.config.decode.beam_size
     sources = [tag + source for source in sample.sources]
     longest = max(map(len, model.tokenizers.source.encode(sources)), default=0)
@@ -122,6 +120,17 @@ def compare(model: Run, folder: Path, sample: Sample, quantization: str, tag: st
             f"only {equal:.1%} of the translations are the same as those of the original, so the "
             "model was not kept"
         )
+
+
+def _without_long_texts(model: Run, sample: Sample, tag: str) -> Sample:
+    """The sentences that both can read; prints how many are left out."""
+    most = longest_text([model.config.model], model.config.decode)
+    rows = model.tokenizers.source.encode([tag + source for source in sample.sources])
+    kept = [number for number, row in enumerate(rows) if len(row) <= most]
+    if len(kept) < len(rows):
+        print(f"{len(rows) - len(kept):,} sentences of more than {most:,} tokens are left out")
+    references = [sample.references[number] for number in kept] if sample.references else []
+    return Sample([sample.sources[number] for number in kept], references)
 
 
 def ours(model: Run, sources: list[str], beam: int, limit: int) -> Side:

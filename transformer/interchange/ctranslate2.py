@@ -6,7 +6,7 @@ https://opennmt.net/CTranslate2; the layout is that of its ctranslate2.specs.tra
 import json
 import zipfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from transformer.data.piece_tokenizer import PieceTokenizer
 from transformer.data.tag_names import code_of
 from transformer.data.tags import known_tags
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.batches import search_length
+from transformer.decoding.batches import longest_text, search_length
 from transformer.decoding.shortlist import FREQUENT, Lexicon
 from transformer.errors import UserError
 from transformer.interchange.model import longest_sequence, new_output
@@ -217,13 +217,22 @@ def save_package(model: Run, file: Path, quantization: str, tag: str = "") -> No
         TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as temporary,
     ):
         root = Path(temporary) / f"translate-{source}_{target}-1_0"
-        save_translator(model, root / "model", quantization, tag)
+        save_translator(_without_bytes(model), root / "model", quantization, tag)
         (root / "sentencepiece.model").write_bytes(standalone_model(model.tokenizers.source))
         text = json.dumps(metadata, indent=2) + "\n"
         (root / "metadata.json").write_text(text, encoding="utf-8")
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
             for path in sorted(root.rglob("*")):
                 package.write(path, path.relative_to(temporary))
+
+
+def _without_bytes(model: Run) -> Run:
+    """The model that chooses no piece of data.byte_fallback, such as <0xE6>: Argos Translate writes
+    its name as text."""
+    decode = model.config.decode
+    forbidden = {*decode.forbidden, *model.tokenizers.target.byte_ids}
+    decode = replace(decode, forbidden=tuple(sorted(forbidden)))
+    return replace(model, config=replace(model.config, decode=decode))
 
 
 def not_carried(model: Run, tag: str = "") -> list[str]:
@@ -233,6 +242,9 @@ def not_carried(model: Run, tag: str = "") -> list[str]:
     search = [f"decode.{name} {getattr(decode, name)}" for name in ("beam_size", "alpha")]
     search += [one for one in not_held(decode, HELD_OF_SEARCH) if one not in search]
     found = [f"the program that loads it sets the search, not {', '.join(search)}"]
+    if model.config.model.positions != "rotary":
+        most = longest_text([model.config.model], decode)
+        found.append(f"a text may have at most {most:,} tokens: split longer ones")
     if source.tags and not tag:
         example, known = f"{source.tags[0]} A text.", known_tags(source.tags)
         found.append(f"each text must begin with a target tag and a space: {example} ({known})")

@@ -172,7 +172,12 @@ def _array(arrays: np.lib.npyio.NpzFile, name: str, file: Path) -> np.ndarray:
         member = f"{name}.npy"
         with arrays.zip.open(member) as header:
             shape, _, dtype = READERS[np.lib.format.read_magic(header)](header)
-            held = arrays.zip.getinfo(member).file_size - header.tell()
+            described = arrays.zip.getinfo(member)
+            held = described.file_size - header.tell()
+        if described.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(
+                "it is compressed, which Marian never does: save the file again with numpy.savez"
+            )
         if math.prod(shape) * dtype.itemsize != held:
             raise ValueError(f"its shape {shape} is not that of {held:,} bytes")
         return arrays[name]

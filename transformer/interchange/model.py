@@ -1,5 +1,6 @@
 """Models of this project: run folders, and folders with plain safetensors."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from transformer.config.files import to_json
 from transformer.config.rules import check
 from transformer.data.corpus import CONVERTED
 from transformer.data.vocabularies import load_tokenizers, save_tokenizers
+from transformer.decoding.shortlist import FILE as SHORTLIST
 from transformer.errors import UserError, one_line
 from transformer.interchange.weights import checked, load_weights, save_weights
 from transformer.machine.files import atomic_directory
@@ -70,6 +72,12 @@ def save_run(folder: Path, model: Run) -> None:
     save_tokenizers(model.tokenizers, folder / "tokenizer")
     save_params(folder, model.config, model.params)
     (folder / "config.json").write_text(to_json(model.config), encoding="utf-8")
+
+
+def copy_shortlist(source: Path, folder: Path) -> None:
+    """Copies the file that decode.shortlist and decode.frequent read, if there is one."""
+    if (source / SHORTLIST).exists():
+        shutil.copyfile(source / SHORTLIST, folder / SHORTLIST)
 
 
 def save_plain(folder: Path, model: Run) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 
 from transformer.config import DecodeConfig, ModelConfig
+from transformer.config.settings import changed_settings
 from transformer.errors import UserError
 
 ANY = None
@@ -40,8 +41,4 @@ def check_held(model: ModelConfig, held: Mapping[str, Collection | None], holder
 
 def not_held(decode: DecodeConfig, held: Collection[str]) -> list[str]:
     """The settings of a search that `held` lacks and that are not their defaults, with values."""
-    return [
-        f"decode.{field.name} {getattr(decode, field.name)}"
-        for field in fields(decode)
-        if field.name not in held and getattr(decode, field.name) != field.default
-    ]
+    return [f"decode.{name} {value}" for name, value in changed_settings(decode, held).items()]

@@ -19,7 +19,7 @@ CURVES = {
     "loss": ("Training loss", "nats per token"),
     "validation_loss": ("Validation loss", "nats per token"),
     **{
-        f"validation_{name}": (f"Validation {metric.label}, greedy", metric.label)
+        f"validation_{name}": (f"Validation {metric.label}", metric.label)
         for name, metric in METRICS.items()
     },
     "validation_accuracy": ("Validation accuracy", "share of the tokens"),
