@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra `server`")
 from transformer.errors import UserError
-from transformer.serving.access import Hosts, check_access
+from transformer.serving.access import Hosts, check_access, origin_of_browsers
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,17 @@ def test_names_that_could_never_be_asked_for_are_refused():
     for host in ("https://a.example", "a.example:80", "a.example/", "", "a.*", "*a.example"):
         with pytest.raises(UserError, match="--hosts"):
             check_access([host], [])
-    for origin in ("a.example", "https://a.example/", "https://", "https://*", "null", "HTTP://a"):
+    for origin in ("a.example", "https://a.example/", "https://", "https://*", "null"):
         with pytest.raises(UserError, match="--origins"):
             check_access([], [origin])
+
+
+def test_origins_are_written_as_browsers_send_them():
+    for origin, sent in {
+        "HTTPS://Example.org:443": "https://example.org",
+        "http://a.example:80": "http://a.example",
+        "http://a.example:443": "http://a.example:443",
+        "*": "*",
+    }.items():
+        check_access([], [origin])
+        assert origin_of_browsers(origin) == sent

@@ -20,6 +20,7 @@ from transformer.decoding.confidence import mean_confidence, words_with_confiden
 from transformer.decoding.fill_mask import classify, fill_mask
 from transformer.decoding.generator import continuations, make_generator
 from transformer.decoding.translator import Hypothesis, hypotheses, make_translator, translate
+from transformer.documents.translation import unchanged
 from transformer.serving.requests import Limits
 from transformer.serving.service import ModelService
 
@@ -36,14 +37,44 @@ def asking(text, **others):
     return {"q": text, "source": "en", "target": "de"} | others
 
 
-def test_translations_are_those_of_the_translator(client, translator):
+def translated(text, truncated, **others):
+    """The response with these translations, of which some are truncated."""
+    counted = {"truncated": truncated} if truncated else {}
+    return 200, {"translatedText": text} | others | counted
+
+
+@pytest.fixture(scope="module")
+def best(translator):
+    """The best translation of each sentence."""
+    return {text: one for text, [one] in zip(SENTENCES, hypotheses(translator, SENTENCES, 1))}
+
+
+def counted(best, text):
+    """The number of truncated translations of a text of sentences."""
+    return sum(one.truncated * text.count(sentence) for sentence, one in best.items())
+
+
+def test_translations_are_those_of_the_translator(client, translator, best):
     expected = translate(translator, SENTENCES)
     for text, translation in zip(SENTENCES, expected):
-        assert client.post("/translate", asking(text)) == (200, {"translatedText": translation})
-    assert client.post("/translate", asking(SENTENCES)) == (200, {"translatedText": expected})
+        found = client.post("/translate", asking(text))
+        assert found == translated(translation, best[text].truncated)
+    found = client.post("/translate", asking(SENTENCES))
+    assert found == translated(expected, sum(one.truncated for one in best.values()))
 
 
-def test_lines_are_translated_one_by_one_and_all_between_them_stays(client, translator):
+def test_the_number_of_truncated_translations_is_in_the_response(client, translator):
+    texts = [*SENTENCES, ""]
+    found = [one for [one] in hypotheses(translator, texts, 1)]
+    for some in (*([one] for one in zip(texts, found)), [*zip(texts, found)]):
+        expected = translated([one.text for _, one in some], sum(one.truncated for _, one in some))
+        for form in ("text", "html"):
+            asked = asking([text for text, _ in some], format=form)
+            assert client.post("/translate", asked) == expected
+    assert {one.truncated for one in found} == {True, False}
+
+
+def test_lines_are_translated_one_by_one_and_all_between_them_stays(client, translator, best):
     first, second = SENTENCES[:2]
     by_text = dict(zip(SENTENCES, translate(translator, SENTENCES)))
     texts = [
@@ -54,8 +85,10 @@ def test_lines_are_translated_one_by_one_and_all_between_them_stays(client, tran
     expected = [text.replace(first, by_text[first]) for text in texts]
     expected = [text.replace(second, by_text[second]) for text in expected]
     for text, translation in zip(texts, expected):
-        assert client.post("/translate", asking(text))[1] == {"translatedText": translation}
-    assert client.post("/translate", asking(texts[:5]))[1] == {"translatedText": expected[:5]}
+        found = client.post("/translate", asking(text))
+        assert found == translated(translation, counted(best, text))
+    found = client.post("/translate", asking(texts[:5]))
+    assert found == translated(expected[:5], counted(best, "".join(texts[:5])))
     _, answer = client.post("/translate", asking(f" {first}\n", alternatives=1))
     [found] = hypotheses(translator, [first], 2)
     assert answer["alternatives"] == [f" {found[1].text}\n"]
@@ -76,12 +109,10 @@ def test_a_document_is_translated_sentence_by_sentence_and_its_markup_stays(clie
     texts = [f"{SENTENCES[0]}.", SENTENCES[1]]
     first, second = translate(translator, texts)
     expected = page.replace(texts[0], first).replace(texts[1], second)
-    assert client.post("/translate", asking(page, format="html")) == (
-        200,
-        {"translatedText": expected},
-    )
-    status, answer = client.post("/translate", asking([page, "7"], format="html", alternatives=1))
-    assert (status, answer) == (200, {"translatedText": [expected, "7"], "alternatives": [[], []]})
+    count = sum(one.truncated for [one] in hypotheses(translator, texts, 1))
+    assert client.post("/translate", asking(page, format="html")) == translated(expected, count)
+    found = client.post("/translate", asking([page, "7"], format="html", alternatives=1))
+    assert found == translated([expected, "7"], count, alternatives=[[], []])
     _, answer = client.post("/translate", asking(f"<b>{SENTENCES[0]}</b>", format="html"))
     assert re.fullmatch("<b>[^<>]+</b>", answer["translatedText"])
     _, answer = client.post(
@@ -100,19 +131,20 @@ def multipart(**fields):
     return f"{text}--XyZ--\r\n".encode(), {"Content-Type": "multipart/form-data; boundary=XyZ"}
 
 
-def test_a_file_is_translated_and_downloaded(client, translator):
-    [translation] = translate(translator, SENTENCES[:1])
+def test_a_file_is_translated_and_downloaded(client, translator, monkeypatch):
+    [[best]] = hypotheses(translator, SENTENCES[:1], 1)
     cues = "1\r\n00:00:01,000 --> 00:00:02,000\r\n{}\r\n\r\n" * 2
     file = ("../x y.en.srt", cues.format(SENTENCES[0], SENTENCES[0]))
     for source in ("en", "auto"):
         sent = multipart(file=file, source=source, target="de", api_key="")
         status, _, body = client.raw("POST", "/translate_file", *sent)
-        [(name, url)] = json.loads(body).items()
-        assert (status, name) == (200, "translatedFileUrl")
-        path = re.fullmatch(rf"http://127\.0\.0\.1:{client.port}(/.+_de\.srt)", url)[1]
+        answer = json.loads(body)
+        assert status == 200 and answer.get("truncated", 0) == 2 * best.truncated
+        url = rf"http://127\.0\.0\.1:{client.port}(/.+_de\.srt)"
+        path = re.fullmatch(url, answer["translatedFileUrl"])[1]
         status, headers, content = client.raw("GET", path)
         assert (status, headers["Content-Disposition"]) == (200, "attachment")
-        assert content.decode() == cues.format(translation, translation)
+        assert content.decode() == cues.format(best.text, best.text)
     for name, run, said in (
         ("a.docx", "translator", "no known format"),
         ("a.po", "translator", "line 1 is no line of a .po file"),
@@ -121,25 +153,33 @@ def test_a_file_is_translated_and_downloaded(client, translator):
         sent = multipart(file=(name, file[1]), source="en", target="de", run=run)
         status, _, body = client.raw("POST", "/translate_file", *sent)
         assert status == 400 and said in json.loads(body)["error"]
+    body, headers = multipart(file=("a.txt", "a\n?"), source="en", target="de")
+    _, _, body = client.raw("POST", "/translate_file", body.replace(b"?", b"\xff"), headers)
+    assert "line 2 of 'a.txt' is not UTF-8 (invalid start byte)" in json.loads(body)["error"]
     assert client.raw("GET", "/download_file/a.srt")[0] == 404
+    copies = lambda _, texts, __: [*map(unchanged, texts)]  # noqa: E731
+    monkeypatch.setattr("transformer.serving.service.aligned_translations", copies)
+    sent = multipart(file=file, source="en", target="de")
+    assert [*json.loads(client.raw("POST", "/translate_file", *sent)[2])] == ["translatedFileUrl"]
 
 
-def test_a_form_is_as_good_as_json(client, translator):
+def test_a_form_is_as_good_as_json(client, translator, best):
     expected = translate(translator, SENTENCES[:2])
     one, two = (text.replace(" ", "+") for text in SENTENCES[:2])
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     others = "source=en&target=de&api_key=none&format="
     for headers in (form, {}, {"Content-Type": "text/plain"}):
-        for body, translated in [
-            (f"q={one}&{others}", expected[0]),
-            (f"q={one}&q={two}&{others}", expected),
-            (f"q[]={one}&{others}", expected[:1]),
-            (json.dumps(asking(SENTENCES[:2])), expected),
+        for body, translation, count in [
+            (f"q={one}&{others}", expected[0], 1),
+            (f"q={one}&q={two}&{others}", expected, 2),
+            (f"q[]={one}&{others}", expected[:1], 1),
+            (json.dumps(asking(SENTENCES[:2])), expected, 2),
         ]:
             status, _, answer = client.raw("POST", "/translate", body, headers)
-            assert (status, json.loads(answer)) == (200, {"translatedText": translated})
+            truncated = counted(best, "".join(SENTENCES[:count]))
+            assert (status, json.loads(answer)) == translated(translation, truncated)
     unset = asking(SENTENCES[0], format=None, alternatives=None)
-    assert client.post("/translate", unset) == (200, {"translatedText": expected[0]})
+    assert client.post("/translate", unset) == translated(expected[0], counted(best, SENTENCES[0]))
 
 
 def test_auto_is_the_only_language_there_is_and_claims_no_more(client):
@@ -168,6 +208,15 @@ def test_the_language_of_a_text_is_detected_as_far_as_vocabularies_tell(serving,
             detected = answer["detectedLanguage"]
             detected = detected[0] if isinstance(text, list) else detected
             assert detected["language"] == language and detected["confidence"] > 90
+        xliff = "<xliff><file{}><trans-unit><source>a dog</source></trans-unit></file></xliff>"
+        for form, document in (
+            ("html", f"<style>{'the cat sees a dog ' * 3}</style><p>le chat</p>"),
+            ("xliff", xliff.format(" source-language='fr-FR'")),
+        ):
+            asked = asking(document, source="auto", format=form)
+            assert client.post("/translate", asked)[1]["detectedLanguage"]["language"][:2] == "fr"
+        status, answer = client.post("/translate", asked | {"q": xliff.format("")})
+        assert status == 400 and "does not name its source language" in answer["error"]
     with serving([translator, italian]) as client:
         status, answer = client.post("/translate", asking("the cat", source="auto"))
         assert (
@@ -248,10 +297,10 @@ def test_samples_of_a_text_do_not_depend_on_its_batch(client):
 def test_many_at_once_get_each_their_own_answer(client, translator):
     words = ["the", "cat", "sees", "a", "dog", "in", "garden"]
     texts = [f"{a} {b} {c}" for a in words for b in words for c in words[:2]]
-    expected = translate(translator, texts)
+    expected = [one for [one] in hypotheses(translator, texts, 1)]
     with ThreadPoolExecutor(16) as pool:
         found = [*pool.map(lambda text: client.post("/translate", asking(text)), texts)]
-    assert found == [(200, {"translatedText": text}) for text in expected]
+    assert found == [translated(one.text, one.truncated) for one in expected]
 
 
 def test_target_chooses_the_tag_of_every_line(serving, models, tagged, random_params, monkeypatch):
@@ -333,7 +382,7 @@ MISTAKES = [
         "/translate",
         asking(LONG),
         400,
-        "a sentence of 25 tokens is too long: at most 20 are allowed",
+        "a sentence of 25 tokens is too long: at most 20 are allowed ('the cat sees a dog the",
     ),
     ("/translate", asking("\ud83d"), 400, "half a surrogate pair"),
     ("/answer", {"text": "a"}, 400, "'run' must be one of: translator, language model"),
@@ -373,7 +422,7 @@ RAW = [
     ("POST", "/translate", b'{"q": NaN}', JSON, 400, "NaN"),
     ("POST", "/translate", b"\xff\xfe", JSON, 400, "is not UTF-8"),
     ("POST", "/translate", b"q=%ff&source=en&target=de", {}, 400, "is not UTF-8"),
-    ("POST", "/translate", b"a" * 20_000, {}, 413, "at most 12,400 bytes"),
+    ("POST", "/translate", b"a" * 20_000_000, {"Connection": "close"}, 413, "at most 12,400 bytes"),
     ("POST", "/translate", b"x", {"Content-Type": "multipart/form-data"}, 400, "has no parts"),
     ("POST", "/translate", b"x", {"Content-Type": "text/xml"}, 415, "send application/json"),
     ("POST", "/detect", b"{}", {}, 400, "must be a string"),
@@ -535,6 +584,7 @@ def test_nothing_that_is_sent_makes_it_fail(client, path, body, kind):
     assert (status == 200) != ("error" in json.loads(answer))
 
 
-def test_it_still_answers_after_all_that(client, translator):
-    [expected] = translate(translator, SENTENCES[:1])
-    assert client.post("/translate", ASKED["/translate"])[1] == {"translatedText": expected}
+def test_it_still_answers_after_all_that(client, best):
+    one = best[SENTENCES[0]]
+    found = client.post("/translate", ASKED["/translate"])
+    assert found == translated(one.text, one.truncated)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from transformer.errors import UserError
-from transformer.serving.requests import RefusedError, read_fields
+from transformer.serving.requests import RefusedError, UploadedFile, read_fields
 
 FORM = "application/x-www-form-urlencoded"
 TEXTS = [
@@ -48,6 +48,9 @@ def test_fields_that_occur_several_times_are_lists(body, fields):
         assert read_fields(kind, body.encode()) == fields
 
 
+MULTIPART = "multipart/form-data; boundary=XyZ"
+
+
 def parts(*fields):
     head = '--XyZ\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
     return ("".join(head.format(*field) for field in fields) + "--XyZ--\r\n").encode()
@@ -61,17 +64,20 @@ def test_every_way_to_send_a_text_keeps_it_as_it_is(text):
     pairs = [("q", text), ("q", text), ("target", "de")]
     assert read_fields("application/json", json.dumps(expected).encode()) == expected
     assert read_fields(FORM, urlencode(pairs).encode()) == expected
-    assert read_fields("multipart/form-data; boundary=XyZ", parts(*pairs)) == expected
+    assert read_fields(MULTIPART, parts(*pairs)) == expected
 
 
 @pytest.mark.parametrize(
     "kind, body, error, sentence",
     [
         ("multipart/form-data", parts(("q", "a")), UserError, "does not name the boundary"),
-        ("multipart/form-data; boundary=XyZ", b"q=a", UserError, "has no parts"),
-        ("multipart/form-data; boundary=XyZ", b"--XyZ\r\n\r\nx\r\n--XyZ--", UserError, "no name"),
-        ("multipart/form-data; boundary=XyZ", parts(("q", "a")).replace(b"a\r", b"\xff\r"),
+        (MULTIPART, b"q=a", UserError, "has no parts"),
+        (MULTIPART, b"--XyZ\r\n\r\nx\r\n--XyZ--", UserError, "no name"),
+        (MULTIPART, parts(("q", "a")).replace(b"a\r", b"\xff\r"),
          UserError, "not UTF-8"),
+        (MULTIPART, parts(("q" * 1_000, "a")), UserError, "head of more than 1,000 characters"),
+        (MULTIPART + ";a=" * 400, parts(("q", "a")), UserError, "head of more than 1,000"),
+        (MULTIPART, parts(*[("q", "a")] * 51), UserError, "more than 50 parts"),
         (FORM, b"q=%ff", UserError, "not UTF-8"),
         ("application/xml", b"<q/>", RefusedError, "send application/json"),
     ],
@@ -79,3 +85,9 @@ def test_every_way_to_send_a_text_keeps_it_as_it_is(text):
 def test_what_has_no_fields_is_refused(kind, body, error, sentence):
     with pytest.raises(error, match=sentence):
         read_fields(kind, body)
+
+
+def test_forms_may_have_lists_and_files():
+    for name in ("T\u00fcr (1).srt", "(" * 900):  # Python's newer parser nests brackets
+        form = parts(("q", "a"), ("q", "b"), (f'file"; filename="{name}', "c"))
+        assert read_fields(MULTIPART, form) == {"q": ["a", "b"], "file": UploadedFile(name, b"c")}

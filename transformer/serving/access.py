@@ -45,7 +45,7 @@ def check_access(hosts: Sequence[str], origins: Sequence[str]) -> None:
             )
     for origin in origins:
         scheme, _, host = origin.partition("://")
-        is_origin = re.fullmatch("[a-z][a-z0-9+.-]*", scheme) and HOST.fullmatch(host)
+        is_origin = re.fullmatch("[a-z][a-z0-9+.-]*", scheme.lower()) and HOST.fullmatch(host)
         if origin != "*" and not is_origin:
             raise UserError(
                 f"--origins {origin!r}: name origins as browsers do, with a scheme and without a "
@@ -53,12 +53,22 @@ def check_access(hosts: Sequence[str], origins: Sequence[str]) -> None:
             )
 
 
+def origin_of_browsers(origin: str) -> str:
+    """An origin as browsers send it: in lower case, without the default port of its scheme."""
+    origin = origin.lower()
+    for scheme, port in (("http://", ":80"), ("https://", ":443")):
+        if origin.startswith(scheme):
+            origin = origin.removesuffix(port)
+    return origin
+
+
 def access(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
     """Middleware that answers requests for these hosts only ("*": any), and lets pages of these
     origins read the answers."""
     found = [Middleware(Hosts, hosts=hosts)]
     if origins:
-        pages = {"allow_origins": origins, "allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
+        names = [*map(origin_of_browsers, origins)]
+        pages = {"allow_origins": names, "allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
         found.insert(0, Middleware(Origins, **pages))
     return found
 

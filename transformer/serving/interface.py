@@ -20,10 +20,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from transformer.data.languages import standard_code
 from transformer.data.tag_names import code_of
 from transformer.decoding.lines import Line, one_line, split_lines
 from transformer.documents import FORMATS, Format
-from transformer.documents.formats import format_of, read_document
+from transformer.documents.document import segments
+from transformer.documents.formats import declared_source, format_of, read_document, read_text
 from transformer.documents.placement import Aligned
 from transformer.documents.translation import Handling, all_translated
 from transformer.errors import UserError
@@ -44,6 +46,10 @@ FILES = [
 BATCH_SIZES = (1, 4, 16)
 """A search shrinks to a quarter of its rows when the others have finished, so that powers of four
 lead to one another."""
+
+MOST_READ = 50_000_000
+"""Bytes of a request that are read even if they are too many: a client that still sends when the
+connection is closed does not see the answer."""
 
 CONNECTION_CHECK = CAPACITY_CHECK = 0.5
 """Seconds between checks whether a client is still connected, and whether the queue has capacity
@@ -142,23 +148,23 @@ class Interface:
         return as_json({"run": name, "kind": service.kind, "answers": answers})
 
     async def translate(self, request: Request) -> Response:
-        """LibreTranslate's: {"q", "source", "target"}, and optionally "alternatives" and
-        "format"."""
+        """LibreTranslate's: {"q", "source", "target"}, and optionally "alternatives" and "format";
+        the response also has the number of "truncated" translations if there are any."""
         fields = await self._fields(request)
         source, target, q = fields.get("source"), fields.get("target"), fields.get("q")
-        detected = None
+        form, detected = fields.get("format") or "text", None
         if source == "auto" and (
-            detected := self.languages.detect_source("\n".join(self._texts(q)), target)
+            detected := await self._detected_source(self._texts(q), form, target)
         ):
             source = detected["language"]
         service, tag = self.languages.find(source, target)
         wanted = 1 + _alternatives(fields.get("alternatives"))
-        form = fields.get("format") or "text"
         if form in FORMATS:
             texts = self._texts(q)
             _check_limit(len(texts), self.limits.lines, "lines")
-            translated = await self._documents(request, service, tag, form, texts)
-            return as_json(_response(q, translated, wanted, [[]] * len(texts), detected))
+            translated, truncated = await self._documents(request, service, tag, form, texts)
+            response = _response(q, translated, wanted, [[]] * len(texts), detected)
+            return as_json(response | _truncated(truncated))
         if form != "text":
             raise UserError(f"'format' must be one of: text, {', '.join(FORMATS)}")
         options = service.options({"nbest": min(wanted, service.config.decode.beam_size)})
@@ -174,24 +180,27 @@ class Interface:
             else []
             for lines, answers in found
         ]
-        return as_json(_response(q, translated, wanted, alternatives, detected))
+        truncated = sum("truncated" in answer for _, answers in found for answer in answers)
+        response = _response(q, translated, wanted, alternatives, detected)
+        return as_json(response | _truncated(truncated))
 
     async def translate_file(self, request: Request) -> Response:
         """LibreTranslate's: a form with {"file", "source", "target"}, and optionally "run", to
-        {"translatedFileUrl"}."""
+        {"translatedFileUrl"}, and the number of "truncated" translations if there are any."""
         fields = await self._fields(request, self.limits.file_bytes)
         file, source, target = fields.get("file"), fields.get("source"), fields.get("target")
         if not isinstance(file, UploadedFile):
             raise UserError("'file' must be a file: send multipart/form-data")
-        form = format_of(file.name)
+        form, text = format_of(file.name), read_text(file.content, repr(file.name))
+        _check_limit(len(text), self.limits.file_characters, "characters in a file")
         if source == "auto":
-            found = self.languages.detect_source(file.text[: self.limits.characters], target)
+            found = await self._detected_source([text], form, target)
             source = found and found["language"]
         service, tag = self.languages.find(source, target, fields.get("run"))
-        _check_limit(len(file.text), self.limits.file_characters, "characters in a file")
-        [text] = await self._documents(request, service, tag, form, [file.text])
+        [text], truncated = await self._documents(request, service, tag, form, [text])
         name = self.files.keep(file.name, str(target), text)
-        return as_json({"translatedFileUrl": f"{request.base_url}download_file/{name}"})
+        url = f"{request.base_url}download_file/{name}"
+        return as_json({"translatedFileUrl": url} | _truncated(truncated))
 
     async def download_file(self, request: Request) -> Response:
         """LibreTranslate's: a file that was translated."""
@@ -203,13 +212,27 @@ class Interface:
             content, headers=HEADERS | attachment, media_type="application/octet-stream"
         )
 
+    async def _detected_source(
+        self, texts: list[str], form: str, target: Any
+    ) -> dict[str, Any] | None:
+        """The likeliest source language of texts or documents, by what is translated of them; the
+        one that they name, if their format has that."""
+        if form in ("xliff", "tmx"):
+            return {"language": standard_code(declared_source(texts[0])), "confidence": 100.0}
+        if form in FORMATS:
+            texts = await asyncio.to_thread(_translated_texts, texts, form, str(target))
+        text = "\n".join(texts)[: self.limits.characters]
+        return self.languages.detect_source(text, target)
+
     async def _documents(
         self, request: Request, service: ModelService, tag: str, form: Format, texts: list[str]
-    ) -> list[str]:
-        """Translated documents. They are read and written in a thread, which waits for capacity in
-        the queue for as many sentences at once as a request may have lines."""
+    ) -> tuple[list[str], int]:
+        """Translated documents, and the number of truncated translations. They are read and written
+        in a thread, which waits for capacity in the queue for as many sentences at once as a
+        request may have lines."""
         loop, size = asyncio.get_running_loop(), self.limits.lines
         has_left = Event()
+        every: list[Aligned] = []
 
         def translate(sentences: list[str], needs_alignment: bool) -> list[Aligned]:
             tagged = service.tagged(sentences, tag)
@@ -222,6 +245,7 @@ class Interface:
                 key = service.translated_sentences, needs_alignment
                 waiting = self._when_there_is_capacity(key, tagged[start : start + size])
                 found += asyncio.run_coroutine_threadsafe(waiting, loop).result()
+            every.extend(found)
             return found
 
         def documents() -> list[str]:
@@ -231,9 +255,10 @@ class Interface:
             return all_translated(read, translate, Handling(data.source))
 
         try:
-            return await _while_connected(request, asyncio.to_thread(documents))
+            translated = await _while_connected(request, asyncio.to_thread(documents))
         finally:
             has_left.set()
+        return translated, sum(one.truncated for one in every)
 
     async def _when_there_is_capacity(self, key: Any, sentences: Sequence[str]) -> list[Aligned]:
         while True:
@@ -269,13 +294,18 @@ class Interface:
     async def _fields(self, request: Request, most: int | None = None) -> Mapping[str, Any]:
         """The fields of a request of at most this many bytes. Raises UserError or RefusedError."""
         body, seconds, most = bytearray(), self.limits.seconds, most or self.limits.bytes
+        size = 0
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
-                    body += chunk
-                    _check_limit(len(body), most, "bytes")
+                    size += len(chunk)
+                    if size > MOST_READ:
+                        break
+                    body += chunk if size <= most else b""
         except TimeoutError:
+            _check_limit(size, most, "bytes")
             raise RefusedError(408, f"the request took more than {seconds:g} s") from None
+        _check_limit(size, most, "bytes")
         return read_fields(request.headers.get("content-type", ""), bytes(body))
 
 
@@ -295,6 +325,11 @@ def _response(
     return response if isinstance(q, list) else {name: one for name, [one] in response.items()}
 
 
+def _truncated(count: int) -> dict[str, int]:
+    """Added to a response: LibreTranslate's clients ignore what they do not know."""
+    return {"truncated": count} if count else {}
+
+
 async def _while_connected(request: Request, awaitable: Awaitable) -> Any:
     """Its result; it is cancelled if the client disconnects."""
     task = asyncio.ensure_future(awaitable)
@@ -305,6 +340,12 @@ async def _while_connected(request: Request, awaitable: Awaitable) -> Any:
         return task.result()
     finally:
         task.cancel()
+
+
+def _translated_texts(texts: Sequence[str], form: Format, target: str) -> list[str]:
+    """What is translated of documents."""
+    documents = [read_document(text, form, ("", target)) for text in texts]
+    return [segment.text for document in documents for segment in segments(document)]
 
 
 def _check_limit(count: int, limit: int, unit: str) -> None:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from email import message_from_bytes, policy
-from email.message import EmailMessage
+from email import message_from_string
+from email.message import Message
+from itertools import takewhile
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,12 @@ from transformer.errors import UserError
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 ARRAY = re.compile(r"(.+?)\[\d*\]")
 """How PHP, jQuery and others write the names of a list: `q[]`, `q[0]`."""
+
+
+MOST_PARTS = 50
+LONGEST_HEAD = 1_000
+"""Parts of a request, and characters of the head of each: the time to parse a head grows with the
+square of its length."""
 
 
 class RefusedError(Exception):
@@ -57,7 +64,7 @@ class UploadedFile(NamedTuple):
     """A field of a form that is a file."""
 
     name: str
-    text: str
+    content: bytes
 
 
 def read_fields(content_type: str, body: bytes) -> Mapping[str, Any]:
@@ -76,8 +83,8 @@ def read_fields(content_type: str, body: bytes) -> Mapping[str, Any]:
         if kind not in ("", FORM, "text/plain"):
             raise RefusedError(415, f"send application/json, {FORM} or {MULTIPART}, not {kind}")
         return _with_lists(parse_qsl(text, keep_blank_values=True, errors="strict"))
-    except ValueError as error:
-        raise UserError(f"the request is not UTF-8: {error}") from None
+    except ValueError:
+        raise UserError("the request is not UTF-8: send its texts in this encoding") from None
 
 
 def _with_lists(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,14 +102,27 @@ def _with_lists(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _multipart(content_type: str, body: bytes) -> Iterable[tuple[str, Any]]:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
-    message = message_from_bytes(head + body, EmailMessage, policy=policy.HTTP)
-    if not message.is_multipart():
+    """The fields of a form with several parts (RFC 7578)."""
+    boundary = _head(f"Content-Type: {content_type}").get_boundary() or ""
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1"))
+    if not boundary or not parts:
         raise UserError("the request has no parts, or does not name the boundary between them")
-    for part in message.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if not isinstance(name, str) or content is None:
-            raise UserError("a part of the request has no name, or consists of parts")
-        file = part.get_filename()
-        yield name, UploadedFile(file, content.decode()) if file else content.decode()
+    if len(parts) > MOST_PARTS:
+        raise UserError(f"the request has more than {MOST_PARTS} parts: send it as JSON")
+    for part in takewhile(lambda part: not part.startswith(b"--"), parts):
+        raw, _, content = part.partition(b"\r\n\r\n")
+        head = _head(raw.decode().strip())
+        name = head.get_param("name", header="content-disposition")
+        if not isinstance(name, str):
+            raise UserError("a part of the request has no name")
+        file = head.get_filename()
+        yield name, UploadedFile(file, content) if file else content.decode()
+
+
+def _head(text: str) -> Message:
+    """The headers of a request or of a part."""
+    if len(text) > LONGEST_HEAD:
+        raise UserError(
+            f"a part of the request has a head of more than {LONGEST_HEAD:,} characters"
+        )
+    return message_from_string(text)

@@ -184,8 +184,9 @@ class ModelService:
             tag, rest = read_source(tokenizer, text)
             if tokenizer.tags and rest and not tag:
                 raise UserError(f"begin the text with a target tag: {known_tags(tokenizer.tags)}")
-            sentences = [tag + sentence for sentence in split_sentences(rest)]
-            tokens = max(map(len, tokenizer.encode(sentences)))
+            sentences = split_sentences(rest)
+            lengths = map(len, tokenizer.encode([tag + sentence for sentence in sentences]))
+            tokens, text = max(zip(lengths, sentences))
         elif self.kind == "masked model":
             tokens = len(with_masks(tokenizer, text)[0])
         else:
@@ -193,7 +194,8 @@ class ModelService:
         if tokens > self.longest:
             unit = "sentence" if self.kind == "translator" else "text"
             raise UserError(
-                f"a {unit} of {tokens:,} tokens is too long: at most {self.longest:,} are allowed"
+                f"a {unit} of {tokens:,} tokens is too long: at most {self.longest:,} are allowed "
+                f"({text[:60]!r} ...)"
             )
 
     def answer(self, texts: Sequence[str], options: Options) -> list[dict[str, Any]]:
@@ -254,7 +256,7 @@ def load_service(name: str, glossary: str = "") -> ModelService:
     if service.kind != "translator":
         return service
     terms = load_glossary(glossary, run.tokenizers.target, run.config.decode)
-    temperature = load_temperature(folder, checkpoint)
+    temperature = load_temperature(folder, run.label)
     lexicon = load_lexicon(folder, run.config)
     return replace(service, glossary=terms, temperature=temperature, lexicon=lexicon)
 

@@ -56,6 +56,7 @@ async function translateFile(run, file) {
   const name = found.translatedFileUrl.split("/").pop(), card = element("div", "card");
   const link = card.appendChild(element("a", "best", name.slice(name.indexOf(".") + 1)));
   Object.assign(link, { href: `download_file/${name}`, download: link.textContent });
+  if (found.truncated) card.append(element("p", "wrong", `${found.truncated} translations were truncated at the longest length.`));
   return [card];
 }
 
