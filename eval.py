@@ -23,6 +23,7 @@ OF_TRANSLATORS = (
     "compare",
     "confidence",
     "lowercased",
+    "bleu_tokenizer",
     "details",
     "sacrebleu",
     "references",
@@ -53,9 +54,10 @@ def main(words: list[str]) -> None:
     devices.configure_devices("any")
 
     # The test sets as raw text: BLEU is against what people wrote, never against tokens.
-    if translates := len(config.data.sides) == 2:
-        check_metrics(config.data)
+    translates = len(config.data.sides) == 2
     test_sets = choose_test_sets(command, config.data)
+    for test_set in test_sets if translates else []:
+        check_metrics(test_set.settings(config.data))
 
     # The model, and others.
     run = load_run(command.run, command.checkpoint, config)
@@ -63,8 +65,8 @@ def main(words: list[str]) -> None:
     run = replace(run, label=label)
     translator = translator_of(command.run, run, others) if translates else None
     other = load_other(command, config, words) if command.compare else None
-    if command.confidence and command.split == "validation":
-        fit_confidence(command, translator, test_sets)
+    if command.confidence:
+        translator = with_temperature(command, run.label, translator, test_sets)
     test_sets = with_perturbed(command, config.data, run.tokenizers, test_sets)
 
     if command.report:
@@ -168,7 +170,7 @@ def score_translations(command: EvalCommand, translator, references) -> tuple[li
             print(remark)
     record = {"seconds": round(seconds, 1), "truncated": truncated}
     if command.confidence:
-        record["confidence"] = show_confidence(command, translator, found, references)
+        record["confidence"] = show_confidence(translator, found, references)
     if command.details:
         lengths = [len(ids) for ids in translator.tokenizers.source.encode(references.sources)]
         print(*by_length(lengths, translations, references), sep="\n")
@@ -176,7 +178,17 @@ def score_translations(command: EvalCommand, translator, references) -> tuple[li
     return translations, record | {"scores": [asdict(one) for one in scores]}
 
 
-def fit_confidence(command: EvalCommand, translator, test_sets: list) -> None:
+def with_temperature(command: EvalCommand, label: str, translator, test_sets: list):
+    """The translator with the temperature that was fitted for its checkpoint, or that is fitted
+    now if the validation set is scored."""
+    from transformer.decoding.confidence import load_temperature
+
+    if command.split == "validation":
+        fit_confidence(command, label, translator, test_sets)
+    return replace(translator, temperature=load_temperature(command.run, label))
+
+
+def fit_confidence(command: EvalCommand, label: str, translator, test_sets: list) -> None:
     """Fits the temperature of the confidence on the validation set, and keeps it in the run."""
     from transformer.decoding.confidence import FILE, word_log_probs
     from transformer.decoding.translator import best_hypotheses
@@ -190,7 +202,7 @@ def fit_confidence(command: EvalCommand, translator, test_sets: list) -> None:
         for temperature in TEMPERATURES
     }
     best = fit_temperature(words)
-    save_temperature(command.run / FILE, best, command.checkpoint)
+    save_temperature(command.run / FILE, best, label)
     count = len(words[best].right)
     print(f"temperature {best:g} fitted to {count:,} words, kept in {command.run / FILE}")
     if best in (TEMPERATURES[0], TEMPERATURES[-1]):
@@ -198,13 +210,12 @@ def fit_confidence(command: EvalCommand, translator, test_sets: list) -> None:
     print()
 
 
-def show_confidence(command: EvalCommand, translator, found: list, references) -> dict:
+def show_confidence(translator, found: list, references) -> dict:
     """Prints how many words of each confidence are not in the reference."""
-    from transformer.decoding.confidence import load_temperature, word_log_probs
+    from transformer.decoding.confidence import word_log_probs
     from transformer.evaluation.confidence import as_table, by_confidence
 
-    temperature = load_temperature(command.run, command.checkpoint)
-    tokens = [one.tokens for one in found]
+    temperature, tokens = translator.temperature, [one.tokens for one in found]
     own = word_log_probs(translator, references.sources, tokens, temperature)
     words = words_beside(translator, references.texts)(own)
     fitted = "" if temperature != 1 else ", not fitted (--split validation --confidence fits it)"

@@ -14,9 +14,9 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 
 from transformer.commands.command_line import GenerateCommand, parse_generate
 from transformer.commands.program import run_command
-from transformer.commands.standard_input import Exchange, answer_lines, typed_lines
+from transformer.commands.standard_input import Exchange, answer_lines, printed_errors, typed_lines
 from transformer.config import Config, GenerateConfig
-from transformer.decoding.requests import Request, as_error, as_object, read_request
+from transformer.decoding.requests import Request, as_error, as_object, read_prompt
 
 
 def main(words: list[str]) -> None:
@@ -54,7 +54,8 @@ def main(words: list[str]) -> None:
                     print(part, end="", flush=True)
                 print()
             else:
-                print(*exchange.answer([exchange.read(line)], [number]))
+                with printed_errors():
+                    print(*exchange.answer([exchange.read(line)], [number]))
         return
     size = 16 * config.decode.batch_sentences
     answer_lines(sys.stdin.buffer, size, exchange, skip=command.on_error == "skip")
@@ -70,7 +71,7 @@ class Generation(Exchange):
     find: Callable[[list[str], list[int]], list]
 
     def read(self, line: str) -> Request | None:
-        return read_request(line, self.command.input, scoring=False)
+        return read_prompt(line, self.command.input, self.kind)
 
     def answer(self, requests: list[Request], numbers: list[int]) -> list[str]:
         found = self.find([request.text for request in requests], numbers)
@@ -84,7 +85,7 @@ class Generation(Exchange):
 
     def failed(self, number: int, line: str, sentence: str) -> str:
         if self.command.output == "json":
-            return as_error(line, self.command.input, sentence)
+            return as_error(line, self.command.input, sentence, {self.kind, "error"})
         return "\n".join(as_text(self.kind, self.command.generate, []))
 
 
@@ -99,13 +100,13 @@ def predictions(
     """What an encoder predicts for the lines: for each mask the likeliest words, or classes."""
     import warnings
 
-    from transformer.decoding.fill_mask import classify, fill_mask
+    from transformer.decoding.fill_mask import MASK, classify, fill_mask
 
     if config.model.classes:
         return classify(config, params, tokenizers, lines, settings.words)
     found = fill_mask(config, params, tokenizers, lines, settings.words)
-    for number, line, masks in zip(numbers, lines, found):
-        if line and not masks:
+    for number, line in zip(numbers, lines):
+        if line and not MASK.search(line):
             warnings.warn(f"line {number + 1:,} has no mask (two underscores: __)", stacklevel=1)
     return found
 

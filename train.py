@@ -13,7 +13,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_
 from transformer.commands.command_line import TrainCommand, parse_train
 from transformer.commands.program import run_command
 from transformer.config.files import to_json
-from transformer.runs.folder import has_checkpoints, held
+from transformer.runs.folder import held
 
 
 def main(words: list[str]) -> None:
@@ -29,8 +29,7 @@ def main(words: list[str]) -> None:
     if command.plan is not None:
         from transformer.commands.plan import show_plan
 
-        home = command.run if has_checkpoints(command.run) else command.from_run
-        show_plan(command.settings, command.plan, home, command.device, print)
+        show_plan(command, print)
         return
 
     # Slow imports come after the command line has been understood.
@@ -48,7 +47,7 @@ def main(words: list[str]) -> None:
         if command.doctor:
             from transformer.commands.doctor import examine_data
 
-            examine_data(command.settings, command.from_run, print)
+            examine_data(command, print)
             return
         if command.replay:
             from transformer.commands.replay import replay

@@ -140,6 +140,10 @@ def test_a_classifier_begins_with_a_masked_models_encoder(config, family, tmp_pa
     table = tmp_path / "numbers.tsv"
     table.write_text("old cat\t1\nred dog\t2\nold dog sees cat\t3\n" * 20)
     words += ["--data.train-files", table, "--data.validation-files", table]
+    planned = run(*words, "--run", second, "--from", first, "--plan")
+    assert planned.returncode == 0, planned.stderr
+    examined = run(*words, "--run", second, "--from", first, "--doctor")
+    assert examined.returncode == 0, examined.stderr
     tuned = run(*words, "--run", second, "--from", first)
     assert tuned.returncode == 0, tuned.stderr
     assert_same(params(second), params(masked))

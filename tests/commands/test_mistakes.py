@@ -110,7 +110,7 @@ MISTAKES = [
     (f"{SMALL} --plan h200", ["unknown target 'h200'", "h100", "v5e"]),
     (f"{SMALL} --plan v5e:four", ["v5e:four", "needs a topology such as '2x2'"]),
     (f"{SMALL} --plan h100:2x2", ["h100:2x2", "needs a topology such as '1'"]),
-    (f"{SMALL} --device gpu", ["--device gpu", "JAX found", ".[cuda]"]),
+    (f"{SMALL} --device gpu", ["--device gpu", "JAX found", "JAX_PLATFORMS is cpu: unset it"]),
     # corpora
     (f"{SMALL} {DATASET} multi31k/en_de", ["multi31k", "multi30k"]),
     (f"{SMALL} {DATASET} multi30k/en_fr", ["multi30k/en_fr", "en_de"]),
@@ -119,6 +119,15 @@ MISTAKES = [
     (f"{SMALL} --data.train-files two.en", ["data.train_files", "two.en has no target file"]),
     (f"{SMALL} --data.test-files two.en gone.de", ["data.test_files", "gone.de"]),
     (f"{SMALL} --data.train-files two.en one.de", ["two.en has 2 lines", "one.de has 1"]),
+    (
+        f"{SMALL} --data.train-files one.de two.en",
+        ["data.train_files", "translate from de to en, not from en", "in the other order"],
+    ),
+    (
+        f"{SMALL} --data.source-tokenizer runs/other-vocabulary/tokenizer/source.model "
+        "--data.user-symbols <name>",
+        ["data.user_symbols", "source.model has no token '<name>'"],
+    ),
     (f"{SMALL} --data.train-files two.en latin.de", ["latin.de, line 2", "not UTF-8", "iconv"]),
     (f"{SMALL} --data.train-files nothing.en nothing.en", ["train corpus is empty", "nothing.en"]),
     (f"{SMALL} --data.train-files table.tsv", ["table.tsv, line 2", "data.tsv_columns"]),
@@ -148,6 +157,12 @@ MISTAKES = [
     ),
     (f"{MASKED} --data.targets de", ["data.targets (de) needs an encoder and a decoder"]),
     (f"{SMALL} --data.corpus-temperature 0.5", ["data.corpus_temperature (0.5)", "at least 1"]),
+    (f"{SMALL} --data.tsv-columns 2 2", ["data.tsv_columns (2 2) must be two columns"]),
+    (
+        f"{MASKED} --data.label-column 1",
+        ["data.label_column (1) is the column of the text too", "data.tsv_columns"],
+    ),
+    (f"{SMALL} --optimizer.spike-threshold 1", ["optimizer.spike_threshold (1)", "above 1"]),
     (
         f"{SMALL} --data.corpus-temperature 5 --data.train-weights 1",
         ["data.corpus_temperature (5)", "data.train_weights", "remove one"],
@@ -212,6 +227,8 @@ MISTAKES = [
     ("eval.py runs/first --checkpoint 7", ["no checkpoint '7'", "average, average-best", "20"]),
     ("eval.py runs/first --decode.beam-size 0", ["decode.beam_size (0)", "at least 1"]),
     ("eval.py runs/first --split training", ["split", "test", "validation"]),
+    ("eval.py runs/first --split validation --test-files two.en two.en", ["--split validation"]),
+    ("eval.py runs/first --test-files one.de two.en", ["--test-files", "not from en"]),
     ("eval.py runs/first --test-files two.en gone.de", ["--test-files: there is no file gone.de"]),
     ("eval.py runs/first --references one.de", ["--references: one.de has 1 lines", "sentences"]),
     (
@@ -238,6 +255,14 @@ MISTAKES = [
     ("translate.py runs/first --nbest 0", ["nbest (0)", "at least 1"]),
     ("translate.py runs/first --score", ["--score", "--input tsv or --input json"]),
     ("translate.py runs/first --score --input tsv --nbest 2", ["--score", "--nbest"]),
+    (
+        "translate.py runs/first --score --input tsv --decode.term-bonus 1",
+        ["--score", "remove --decode.term-bonus"],
+    ),
+    (
+        "translate.py runs/first --score --input tsv --glossary two.en",
+        ["--score", "remove --glossary"],
+    ),
     ("translate.py runs/first --input xml", ["input", "xml", "json"]),
     ("translate.py runs/first --input html --nbest 2", ["--input html", "remove --nbest"]),
     ("translate.py runs/first --input po --output json", ["--input po", "remove --output json"]),

@@ -27,9 +27,10 @@ def plain(undisturbed):
 
 
 def test_lists_of_the_best_begin_with_the_translation(undisturbed, plain):
-    rows = [line.split(" ||| ") for line in said(
-        "translate.py", undisturbed, "--nbest", 2, "--alignments", stdin=TEXT
-    ).splitlines()]  # fmt: skip
+    words = ["translate.py", undisturbed, "--nbest", 2, "--alignments", "--on-error", "skip"]
+    answers = said(*words, stdin=TEXT.encode() + b"\xff\n").decode().splitlines()
+    *rows, missing = [line.split(" ||| ") for line in answers]
+    assert missing == ["4", "", "-inf", ""]
     best = {int(number): text for number, text, *_ in reversed(rows)}
     assert [best[number].strip() for number in range(4)] == [line.strip() for line in plain]
     scores = [float(row[2]) for row in rows if row[0] == "3"]

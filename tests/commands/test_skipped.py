@@ -57,6 +57,10 @@ def test_too_many_skipped_updates_in_a_row_end_training_and_the_last_can_be_repl
     missing = run("train.py", config, "--run", folder, "--replay", 3)
     assert missing.returncode == 2
     assert "skipped/3; kept are: 16" in missing.stderr
+    (kept / "batch.npz").write_bytes((kept / "batch.npz").read_bytes()[:100])
+    damaged = run("train.py", config, "--run", folder, "--replay", 16)
+    assert damaged.returncode == 2
+    assert "batch.npz is damaged" in damaged.stderr
 
 
 def test_non_finite_weights_are_never_saved_and_the_run_can_be_resumed(

@@ -12,6 +12,7 @@ from transformer.commands.standard_input import (
     Arrivals,
     answer_lines,
     in_blocks,
+    printed_errors,
     read_line,
     typed_lines,
 )
@@ -205,7 +206,15 @@ def test_what_is_typed_is_utf_8_in_every_locale(monkeypatch, capsys, encoding, e
     terminal = io.TextIOWrapper(Lines(data), encoding=encoding, errors=errors)
     monkeypatch.setattr("sys.stdin", terminal)
     assert list(typed_lines("de")) == ["die Tür", "ein Hund"]
-    assert capsys.readouterr().err == "this line is not UTF-8: type it again\n"
+    said = capsys.readouterr()
+    assert said.err == "de> de> this line is not UTF-8: type it again\nde> de> \n"
+    assert said.out == ""  # which may be a file, so that prompts are no part of it
+
+
+def test_a_typed_line_without_an_answer_does_not_end_the_program(capsys):
+    with printed_errors():
+        raise UserError("the text has no target tag")
+    assert capsys.readouterr().err == "the text has no target tag\n"
 
 
 class Lines(io.BufferedReader):

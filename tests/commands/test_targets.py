@@ -1,6 +1,7 @@
 """A model of two target languages, in all commands: its tags are never lost."""
 
 import json
+import re
 
 import pytest
 from small_run import run
@@ -45,6 +46,22 @@ def test_the_target_is_chosen_by_option_by_tag_and_by_json(many):
     assert refused.returncode == 2 and ">>de<< >>en<<" in refused.stderr
     untold = run("translate.py", many, stdin=text)
     assert untold.returncode == 0 and "a text has no target tag" in untold.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--score"]], ids=["translated", "scored"])
+def test_words_are_counted_without_the_tag_that_an_option_adds(many, options):
+    """The translation is given, at least its beginning: such a small model finds none."""
+
+    def links(*words, stdin):
+        words = ["--alignments", "--input", "tsv", *options, *words]
+        line = said("translate.py", many, *words, stdin=stdin).strip()
+        found = re.findall(r"\b(\d+)-(\d+)\b", line)
+        return {(int(source), int(target)) for source, target in found}
+
+    typed = links(stdin=">>en<<alter Hund\told dog\n")
+    own = {(source - 1, target) for source, target in typed if source > 0}
+    assert own
+    assert links("--target", "en", stdin="alter Hund\told dog\n") == own
 
 
 def test_a_paragraph_keeps_its_target_in_each_sentence(many):

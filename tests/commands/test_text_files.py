@@ -53,6 +53,8 @@ def test_settings_follow_from_the_text_and_languages_from_the_names(folder):
 def test_settings_of_the_command_line_hold(folder):
     settings = parse_train([*PAIRS, "--model.d-model", "64", "--data.target", "nl"]).settings
     assert (settings.model.d_model, settings.data.target) == (64, "nl")
+    assert settings.optimizer.weight_decay > 0
+    assert parse_train([*PAIRS, "--optimizer.name", "adam"]).settings.optimizer.weight_decay == 0
 
 
 def test_a_text_alone_is_a_stream_for_a_language_model(folder):
@@ -113,6 +115,13 @@ def test_the_schedule_follows_the_updates_of_the_command_line(folder):
         (["news.en", "news.de", "--data.swap-files"], "name the files in the other order"),
         (["some.py", "news.en"], "name one config file, or text files alone"),
         (["news.en", "news.de"], "data.validation_files must be set"),
+        (["news.en", *PAIRS[2:]], "some files are in de, but the training text in en alone"),
+        ([*PAIRS, "--data.batch-tokens", "0"], r"data.batch_tokens \(0\) must be at least 1"),
+        ([*PAIRS, "--train.steps=-5"], r"train.steps \(-5\) must be at least 1"),
+        (
+            ["pairs.tsv", "--data.source=en", "--data.target=de", "--data.tsv-columns", "-5", "1"],
+            "data.tsv_columns .* must be at least 1",
+        ),
         (["nowhere"], "no config file nowhere"),
         (["nowhere.tsv"], "there is no file nowhere.tsv"),
     ],

@@ -10,9 +10,13 @@ from transformer.errors import UserError
 from transformer.machine import devices
 
 
-def test_a_device_that_is_not_there_is_refused():
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
     devices.configure_devices("any")
     devices.configure_devices("cpu")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    with pytest.raises(UserError, match="JAX found only 4 x cpu, since .*JAX_PLATFORMS is cpu: un"):
+        devices.configure_devices("tpu")
+    monkeypatch.delenv("JAX_PLATFORMS")
     with pytest.raises(UserError, match=r"--device tpu: JAX found only 4 x cpu; .*\[tpu\]"):
         devices.configure_devices("tpu")
 

@@ -28,16 +28,24 @@ def test_a_limit_of_addresses_counts():
     assert free(5) < free(500)
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_containers_limit_counts(tmp_path, monkeypatch, version):
-    limit, used = memory.CGROUPS[version]
-    (tmp_path / limit).parent.mkdir(exist_ok=True)
-    monkeypatch.setattr(memory, "GROUPS", tmp_path)
-    (tmp_path / used).write_text("30000\n")
-    (tmp_path / limit).write_text("max\n")
-    unlimited = memory.free_memory()
-    (tmp_path / limit).write_text("50000\n")
-    assert memory.free_memory() == 20000 // jax.local_device_count() < unlimited
+@pytest.mark.parametrize("controllers", ["", "memory"])
+@pytest.mark.parametrize("limited", ["", "jobs", "jobs/7"])
+def test_the_limit_of_a_container_or_a_job_counts(tmp_path, monkeypatch, controllers, limited):
+    monkeypatch.setattr(memory, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory, "TABLES", tmp_path)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(f"9:pids:/\n4:{controllers}:/jobs/7\n")
+    (tmp_path / "meminfo").write_text("MemAvailable: 1000 kB\n")
+    files = memory.CGROUPS[controllers]
+    group = tmp_path / "groups" / controllers / limited
+    group.mkdir(parents=True)
+    (group / files.used).write_text("30000\n")
+    for limit, free in [("max", 1_024_000), ("50000", 20_000)]:
+        (group / files.limit).write_text(limit + "\n")
+        assert memory.free_memory() == free // jax.local_device_count()
+    # What the system keeps of files is given back when it is needed.
+    (group / "memory.stat").write_text(f"anon 12000\n{files.cached} 18000\n")
+    assert memory.free_memory() == 38_000 // jax.local_device_count()
 
 
 def test_a_system_without_such_tables_is_not_asked(tmp_path, monkeypatch):

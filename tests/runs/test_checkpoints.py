@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 import transformer.runs.checkpoints as checkpoints_module
 from transformer.config import OptimizerConfig
 from transformer.errors import UserError
-from transformer.runs.checkpoints import Checkpoints, Progress, average, load_params, restore
+from transformer.runs.checkpoints import (
+    Checkpoints,
+    Progress,
+    average,
+    load_params,
+    restore,
+    save_params,
+)
 from transformer.runs.folder import create_run, kept_settings
 from transformer.training import sharding
 from transformer.training.step import init_state
@@ -480,6 +487,17 @@ def test_an_unvalidated_checkpoint_is_the_last_but_not_in_the_average(tmp_path, 
     save(tmp_path, config, *saves)
     assert load_params(tmp_path, config, "last")[1] == "last: step 7"
     assert load_params(tmp_path, config, "average")[1] == "average: average of steps [4, 6]"
+    train = dataclasses.replace(config.train, best_by="chrf")  # of which nothing has a score yet
+    other = dataclasses.replace(config, train=train)
+    assert load_params(tmp_path, other, "average")[1] == "average: average of steps [4, 6]"
+    with pytest.warns(UserWarning, match=r"no checkpoint has a score by chrf .* the last one"):
+        assert load_params(tmp_path, other, "best")[1] == "best: step 7"
+
+
+def test_a_run_with_weights_alone_is_not_called_damaged(tmp_path, config, state):
+    save_params(tmp_path, config, state.params)
+    with pytest.raises(UserError, match="has weights alone, .* a new run with --from"):
+        restore(tmp_path, config)
 
 
 def test_the_average_is_the_mean(state):

@@ -13,13 +13,13 @@ from transformer.runs.folder import (
     check_folder,
     check_same_run,
     check_settings,
-    check_still_there,
     create_run,
     held,
     kept_settings,
     load_run_config,
     read_launches,
     record_launch,
+    still_there,
     take_up_run,
     with_former_defaults,
 )
@@ -132,6 +132,10 @@ def test_steps_are_not_fewer_than_are_done(tmp_path, config):
     ):
         take_up_run(tmp_path, changed(config, train__steps=29), 30, set())
     assert load_run_config(tmp_path).train.steps == 30
+    create_run(tmp_path / "edited", changed(config, train__steps=20))  # config.json, by hand
+    other = changed(config, train__steps=20, optimizer__cooldown_steps=5)
+    with pytest.raises(UserError, match=r"cooldown_steps is 0 in the run.*30 updates are done"):
+        take_up_run(tmp_path / "edited", other, 30, set())
 
 
 @pytest.mark.parametrize(
@@ -160,8 +164,9 @@ def test_the_schedule_may_change_before_the_learning_rate_falls(
         return
     for step in (20, 30, done):
         (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
+    has = "has" if done == 32 else "would have"
     with pytest.raises(
-        UserError, match="been falling since update .*move the checkpoints after 30"
+        UserError, match=f"{has} been falling since update .*move the checkpoints after 30"
     ):
         take_up_run(tmp_path, now, done, set())
     assert load_run_config(tmp_path) == before
@@ -185,7 +190,7 @@ def test_the_run_that_the_weights_came_from_may_have_moved(tmp_path, config):
     check_same_run(tmp_path / "run", changed(config, train__origin=str(tmp_path / "moved")))
     create_run(tmp_path / "first", config)
     check_same_run(tmp_path / "run", changed(config, train__origin=f"{tmp_path}/run/../first"))
-    with pytest.raises(UserError, match="train.origin is .*resume it with its own settings"):
+    with pytest.raises(UserError, match=f"resume it with --from {tmp_path / 'first'}, or choose"):
         check_same_run(tmp_path / "run", changed(config, train__origin=str(tmp_path / "moved")))
 
 
@@ -232,10 +237,14 @@ def test_no_folder_is_held_where_something_else_is(tmp_path):
 
 def test_a_run_that_is_gone_is_told_of(tmp_path, config):
     create_run(tmp_path / "run", config)
-    check_still_there(tmp_path / "run")
-    (tmp_path / "run" / "config.json").unlink()
-    with pytest.raises(UserError, match="run was deleted during training"):
-        check_still_there(tmp_path / "run")
+    with pytest.raises(FileNotFoundError, match="x"), still_there(tmp_path / "run"):
+        raise FileNotFoundError("x")  # the run is there
+    gone = pytest.raises(UserError, match="run was moved or deleted during training")
+    with gone, still_there(tmp_path / "run"):
+        (tmp_path / "run" / "config.json").unlink()
+        raise FileNotFoundError("x")
+    with gone, still_there(tmp_path / "run"):
+        pytest.fail("the run was gone before")
 
 
 def test_launches_come_back_in_order_and_damaged_lines_are_skipped(tmp_path):

@@ -1,6 +1,9 @@
 """The loop, with plain functions in place of a model."""
 
+import os
 import signal
+import subprocess
+import sys
 from functools import cache, partial
 from itertools import count
 
@@ -120,20 +123,65 @@ def test_asked_to_stop_it_saves_and_validates_only_if_it_was_time_to(stop_after,
     assert recorder.of("checkpoint") == [expected]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_to_stop_and_the_second_interrupts(number, capsys):
-    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        should_stop = loop.stop_on_signals()
-        assert not should_stop()
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def handlers():
+    """The handlers of these signals, which a test may replace."""
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_the_first_signal_asks_to_stop_and_the_second_interrupts(number, handlers, capsys):
+    should_stop = loop.stop_on_signals()
+    assert not should_stop()
+    signal.raise_signal(number)
+    assert should_stop()
+    assert "interrupt again to quit" in capsys.readouterr().out
+    with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
-        assert should_stop()
-        assert "interrupt again to quit" in capsys.readouterr().out
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(number)
-    finally:
-        for n, handler in before.items():
-            signal.signal(n, handler)
+
+
+def test_a_signal_that_is_ignored_still_is(handlers):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    should_stop = loop.stop_on_signals()
+    signal.raise_signal(signal.SIGINT)
+    assert not should_stop()
+    signal.raise_signal(signal.SIGHUP)
+    assert should_stop()
+
+
+HANGING_UP = """
+import signal, sys, time
+from transformer.training import loop
+
+should_stop = loop.stop_on_signals()
+print("ready", flush=True)
+while not should_stop():
+    time.sleep(0.01)
+for output in (sys.stdout, sys.stderr):
+    print("saved", file=output, flush=True)
+"""
+
+
+def test_a_terminal_that_is_closed_stops_training_and_what_it_would_print_is_lost():
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", f"import signal; signal.signal(1, 0)\n{HANGING_UP}"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        with open(ours, "rb", buffering=0) as terminal:
+            assert b"ready" in terminal.readline()
+        process.send_signal(signal.SIGHUP)
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()  # the end of `with` would wait for it
 
 
 def test_every_update_is_reported_once_in_order_and_a_few_updates_late():

@@ -165,6 +165,38 @@ def test_muon_moves_each_matrix_of_each_layer_as_optaxs_does_and_all_else_as_ada
         np.testing.assert_allclose(matrix(found), expected["w"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["muon", "schedule_free"])
+def test_weight_decay_moves_all_weights_except_norms_and_biases(small_model, random_params, name):
+    settings = OptimizerConfig(name=name, weight_decay=0.25)
+    params = random_params(small_model(attention_bias=True))
+    optimizer = make_optimizer(settings, 0.5)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(zeros, optimizer.init(params), params)
+    decayed = 0
+    for (path, weight), update in zip(
+        jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(updates)
+    ):
+        last = jax.tree_util.keystr(path[-1:], simple=True)
+        is_decayed = last.startswith("w_") or last in ("source", "target")
+        expected = -0.5 * 0.25 * weight if is_decayed else jnp.zeros_like(weight)
+        np.testing.assert_allclose(update, expected, rtol=1e-5, atol=1e-6, err_msg=str(path))
+        decayed += is_decayed
+    assert decayed > 10
+
+
+def test_the_length_of_gradients_does_not_change_the_updates_of_muon(small_model, random_params):
+    params, gradient = random_params(small_model()), random_params(small_model(), 1)
+    optimizer = make_optimizer(OptimizerConfig(name="muon"), 1.0)
+    state = optimizer.init(params)
+    of_any_length = [
+        optimizer.update(jax.tree.map(lambda g: g * length, gradient), state, params)[0]
+        for length in (1.0, 2.0**-18)
+    ]
+    np.testing.assert_allclose(
+        *[found.decoder.layers.feed_forward.w_1 for found in of_any_length], rtol=1e-4, atol=1e-6
+    )
+
+
 def test_schedule_free_equals_optaxs_and_is_evaluated_at_its_average():
     config = config_with(name="schedule_free", warmup_steps=5)
     expected, state = updates_of(

@@ -9,7 +9,7 @@ from transformer.errors import UserError
 from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
 from transformer.training.optimizer import learning_rate
-from transformer.training.reporter import Reporter
+from transformer.training.reporter import Reporter, _minutes
 from transformer.training.step import StepMetrics
 
 
@@ -25,12 +25,12 @@ def written():
 
 @pytest.fixture
 def reporter(written):
-    def build(step=0, clock=None, unreported=(), warmup_steps=4, **settings):
+    def build(step=0, clock=None, unreported=(), warmup_steps=4, threshold=0.0, **settings):
         return Reporter(
             written.append,
             Config(
                 model=ModelConfig(target_vocab_size=100),
-                optimizer=OptimizerConfig(warmup_steps=warmup_steps),
+                optimizer=OptimizerConfig(warmup_steps=warmup_steps, spike_threshold=threshold),
                 train=TrainConfig(**settings),
             ),
             step,
@@ -95,6 +95,17 @@ def test_skipped_updates_are_told_of_and_counted_and_in_no_mean(reporter, writte
     writer.close()
 
 
+def test_an_update_that_was_skipped_for_its_norm_names_the_setting(reporter, capsys):
+    writer, sums = reporter(threshold=2.5), {"nll": 8.0, "correct": 1.0, "tokens": 4.0}
+    writer.update(1, metrics(9.0, True, loss=8.0, **sums))
+    said = "gradient norm 9, more than 2.5 times its average (optimizer.spike_threshold)"
+    assert said in capsys.readouterr().out
+    for loss, norm in ((math.nan, 9.0), (8.0, math.inf)):
+        writer.update(2, metrics(norm, True, loss=loss, **sums))
+    assert "spike" not in capsys.readouterr().out
+    writer.close()
+
+
 def test_a_validation_is_one_more_line(reporter, written):
     writer = reporter()
     writer.write(1000, {"validation_bleu": 31.5})
@@ -137,6 +148,7 @@ def test_time_left_does_not_count_the_compiling_of_first_updates(reporter, capsy
         writer.update(step, metrics(loss=1.0, nll=1.0, correct=0.0, tokens=1.0))
     writer.close()
     assert "8 min 20 s left" in capsys.readouterr().out  # 1,000 updates of half a second
+    assert _minutes(119.7) == "2 min 0 s"
 
 
 def test_a_model_that_is_worse_than_guessing_after_the_warm_up_is_told_of_once(reporter, capsys):

@@ -110,6 +110,14 @@ class TrainCommand:
     print_config: bool = False
     """Print all settings in the format of the run's config.json, and exit."""
 
+    @property
+    def vocabulary(self) -> tuple[Path | None, bool]:
+        """The run whose vocabulary is used, this one if it has begun, and whether a classifier's
+        classes are new."""
+        has_begun = has_checkpoints(self.run)
+        home = self.run if has_begun else self.from_run
+        return home, bool(self.from_run) and not has_begun
+
 
 @dataclass(frozen=True)
 class EvalCommand:
@@ -286,9 +294,11 @@ def _config_of(default: TrainCommand, words: list[str], run: Path) -> Config:
     config = _parse(
         TrainCommand, words, dataclasses.replace(default, settings=Config(data=data)), TRAIN
     ).settings
+    check_limits(config.data, "data.")
+    check_limits(config.train, "train.")
     named = {
         f"{section}.{name}": value
-        for section in ("data", "train")
+        for section in ("data", "optimizer", "train")
         for name, value in named_settings(words, section, vars(getattr(config, section))).items()
     }
     return suited(config, named)
@@ -378,6 +388,10 @@ def parse_eval(words: list[str]) -> tuple[EvalCommand, Config]:
     for name in ("confidence", "report"):
         if command.ensemble and getattr(command, name):
             raise UserError(f"--{name} is about one run: remove it or --ensemble")
+    if command.split == "validation" and (command.test_files or command.sacrebleu):
+        raise UserError(
+            "--split validation and other test sets: remove it, or --test-files and --sacrebleu"
+        )
     if command.report and command.scores:
         raise UserError("--scores scores nothing, but --report needs scores: remove one of them")
     for run in command.beside:
@@ -419,8 +433,17 @@ def parse_translate(words: list[str]) -> tuple[TranslateCommand, Config]:
             "--confidence is for translations as JSON: "
             + ("remove --score" if command.score else "add --output json")
         )
-    if command.score and nbest > 1:
-        raise UserError("--score does not search for translations: remove --nbest")
+    has_bonus = "term_bonus" in named_settings(words, "decode", vars(config.decode))
+    of_search = {
+        "--nbest": nbest > 1,
+        "--glossary": command.glossary,
+        "--decode.term-bonus": has_bonus,
+    }
+    for option, is_set in of_search.items():
+        if command.score and is_set:
+            raise UserError(f"--score does not search for translations: remove {option}")
+    if has_bonus and not command.glossary:
+        raise UserError("--decode.term-bonus is for the terms of a glossary: add --glossary")
     return command, config
 
 

@@ -1,19 +1,20 @@
 """`train.py CONFIG --doctor`: examines the data, as text and as tokens."""
 
 from collections.abc import Callable
-from pathlib import Path
 
-from transformer.config import Config, DataConfig
+from transformer.commands.command_line import TrainCommand
+from transformer.config import DataConfig
 from transformer.data.doctor import diagnosis
 from transformer.data.prepare import prepare_tokenizers
 from transformer.data.vocabularies import Tokenizers
 
 
-def examine_data(config: Config, home: Path | None, log: Callable[[str], None]) -> None:
-    """Prints the findings. `home` is the run that the vocabulary comes from, if any."""
+def examine_data(command: TrainCommand, log: Callable[[str], None]) -> None:
+    """Prints the findings."""
+    other = command.from_run
 
     def tokenizers(_: DataConfig) -> Tokenizers:
-        return prepare_tokenizers(config, home, log)[1]
+        return prepare_tokenizers(command.settings, other, bool(other), log)[1]
 
-    for line in diagnosis(config, tokenizers):
+    for line in diagnosis(command.settings, tokenizers):
         log(line)

@@ -8,7 +8,7 @@ import signal
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports quietly
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from transformer.commands.command_line import Checkpoint, RunFolder, parse_with_run
@@ -42,7 +42,7 @@ def main(words: list[str]) -> None:
 
     # Slow imports come after the command line has been understood.
     from transformer.data.corpus import CONVERTED, read_pairs
-    from transformer.data.files import corpora
+    from transformer.data.files import corpora, with_files
     from transformer.data.progress import with_progress
     from transformer.decoding.lexicon import make_lexicon
     from transformer.decoding.shortlist import FILE, save_lexicon
@@ -59,7 +59,7 @@ def main(words: list[str]) -> None:
     devices.configure_devices("any")
     counted = config.data
     if command.files:
-        counted = replace(counted, dataset="", train_files=command.files)
+        counted = with_files(counted, "train", command.files)
         corpora(counted, "train", "--files")  # an error names the option
     pairs = with_progress(read_pairs(counted, "train"), "pairs aligned", print)
     run = load_run(command.run, command.checkpoint, config)

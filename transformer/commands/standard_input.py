@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from threading import Condition, Thread
@@ -196,15 +197,28 @@ class Arrivals:
             self.change.wait_for(lambda: len(self.lines) < self.size)
 
 
+@contextmanager
+def printed_errors() -> Iterator[None]:
+    """Prints a UserError and goes on, as after a typed line that has no answer."""
+    try:
+        yield
+    except UserError as error:
+        print(error, file=sys.stderr)
+
+
 def typed_lines(prompt: str) -> Iterator[str]:
     """Prompts for lines until the end of input (Ctrl-D) or Ctrl-C. They are UTF-8 in every locale;
-    if one is not, it is prompted for again."""
+    if one is not, it is prompted for again. Unless standard output is a terminal, prompts go
+    to standard error."""
+    is_seen = sys.stdout.isatty()
     while True:
+        if not is_seen:
+            print(f"{prompt}> ", end="", file=sys.stderr, flush=True)
         try:
-            typed = input(f"{prompt}> ")
+            typed = input(f"{prompt}> " if is_seen else "")
             line = typed.encode(sys.stdin.encoding, "surrogateescape").decode("utf-8")
         except (EOFError, KeyboardInterrupt):
-            print()
+            print(file=sys.stdout if is_seen else sys.stderr)
             return
         except UnicodeError:
             print("this line is not UTF-8: type it again", file=sys.stderr)

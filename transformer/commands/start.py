@@ -74,11 +74,11 @@ def prepare(command: TrainCommand, log: Log) -> Prepared:
     if len(config.data.sides) == 2:
         check_metrics(config.data, metrics_of(config.train.best_by))
     resuming = has_checkpoints(folder)
-    home = folder if resuming or not first else command.from_run
+    home, new_classes = command.vocabulary
+    home = home if first else folder
     if not first and not resuming:  # the first process has saved the vocabulary, which may be new
         config = replace(config, data=replace(config.data, vocabulary=""))
-    new_classes = bool(command.from_run) and not resuming
-    config, tokenizers = prepare_tokenizers(config, home, log_progress, new_classes)
+    config, tokenizers = prepare_tokenizers(config, home, new_classes, log_progress)
     if resuming:
         config = config.with_derived_of(load_run_config(folder))
         if first:

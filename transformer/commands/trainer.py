@@ -2,8 +2,8 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import NoReturn
 
@@ -12,6 +12,9 @@ from jax.sharding import Mesh
 from transformer import __version__
 from transformer.commands.command_line import TrainCommand, is_config
 from transformer.commands.start import Log, StartingPoint
+from transformer.config import DecodeConfig
+from transformer.config.advice import task_of
+from transformer.config.settings import DERIVED_FROM_PAIRS, changed_settings
 from transformer.data.batching import (
     Position,
     arrangement,
@@ -33,9 +36,9 @@ from transformer.model.batch import Batch
 from transformer.model.params import Params, count_params
 from transformer.runs.checkpoint_files import selection_score
 from transformer.runs.checkpoints import Checkpoints, Progress
-from transformer.runs.folder import Launch, check_still_there, record_launch
+from transformer.runs.folder import Launch, record_launch, still_there
 from transformer.runs.metrics import Metrics, open_writers
-from transformer.runs.skipped import keep_skipped
+from transformer.runs.skipped import forget_skipped, keep_skipped
 from transformer.training import loop, sharding
 from transformer.training.profiling import profiled
 from transformer.training.programs import jit_sentence_sums
@@ -98,7 +101,8 @@ class Trainer:
         return (
             f"run folder  {self.command.run}\n"
             f"devices     {devices.describe()}, {config.model.dtype}\n"
-            + "settings    chosen by the amount of text (--print-config prints all)\n"
+            + f"settings    for {task_of(config.data).model}, chosen by the amount of text "
+            "(--print-config prints all)\n"
             * (not is_config(self.command.inputs[0]))
             + f"model       {count_params(state.params):,} parameters\n"
             f"data        {len(data.training.pairs):,} {noun} "
@@ -117,9 +121,8 @@ class Trainer:
                 self.log(f"scores      {remark}")
         summary = ""
         if start.restored is None:
-            source = data.tokenizers.source
-            tags = [token for [token] in source.encode(source.tags)]
             sentences = sample_of(read_pairs(self.config.data, "train"))
+            tags = data.tokenizers.source.tag_rows
             summary = data_summary(
                 self.config.data, data.training.pairs, data.validation.tokens, tags, sentences
             )
@@ -136,9 +139,14 @@ class Trainer:
         if distributed.is_first():
             writers = open_writers(folder, self.start_step, self.command.wandb, asdict(self.config))
             metrics = Metrics(folder, self.start_step, writers)
+
+        def write(values: Mapping[str, float]) -> None:
+            with still_there(folder):
+                metrics.write(values)
+
         per_epoch = self.data.training.first_epoch.batches_per_epoch
         self.reporter = Reporter(
-            metrics and metrics.write,
+            write if metrics else None,
             self.config,
             self.start_step,
             self.clock,
@@ -148,9 +156,11 @@ class Trainer:
         self.checkpoints = Checkpoints(folder, self.config, self.progress.since)
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             if distributed.count() == 1:  # several processes would wait for each other
-                self.checkpoints.close()
+                # A save that fails too, as when the run is deleted, does not hide the reason.
+                with suppress(UserError if isinstance(error, UserError) else ()):
+                    self.checkpoints.close()
             raise
         finally:
             self.reporter.close()
@@ -159,7 +169,7 @@ class Trainer:
         self.checkpoints.close()
 
     def stop_on_signals(self) -> None:
-        """From now on Ctrl-C and SIGTERM save and stop; before, there is nothing to save."""
+        """From now on these signals save and stop; before, there is nothing to save."""
         self.should_stop = sharding.in_any_process(loop.stop_on_signals())
 
     def samples(self) -> list[Batch]:
@@ -177,7 +187,8 @@ class Trainer:
             training.pairs, training.plan, seed, self.position, arrange, training.sample_epoch
         )
         if self.command.profile and distributed.is_first():
-            stream = profiled(stream, self.command.run / "profile")
+            left = self.config.train.steps - self.start_step
+            stream = profiled(stream, self.command.run / "profile", left)
         return distributed.report_each(stream, "update", self.start_step)
 
     def report(self, step: int, metrics: StepMetrics) -> None:
@@ -191,10 +202,15 @@ class Trainer:
     def give_up(self, state: TrainState, batch: Batch) -> NoReturn:
         """Keeps the last skipped update, for --replay; raises UserError."""
         sentences = texts_of(self.data.tokenizers, batch)
+        with distributed.first_process_first("the folder of the skipped update"):
+            if distributed.is_first():
+                forget_skipped(self.command.run, int(state.step))
         keep_skipped(self.command.run, self.config, state, batch, sentences)
         raise UserError(
             f"{loop.MOST_SKIPPED} updates in a row were skipped: examine the last one with "
             f"{same_command()} --replay {int(state.step)}; in a new run, {REMEDY}"
+            + ", or raise optimizer.spike_threshold"
+            * (self.config.optimizer.spike_threshold > 0)
         )
 
     def checkpoint(self, state: TrainState, position: Position, validate: bool) -> None:
@@ -203,22 +219,22 @@ class Trainer:
         scores = self._validate(state) if validate else {}
         if validate:
             self.early_stopping.validated(selection_score(scores, self.config.train.best_by))
-        check_still_there(self.command.run)
-        self.checkpoints.save(
-            state,
-            Progress(
-                *position,
-                self.data.training.plan.digest,
-                self.clock.seconds,
-                scores,
-                self.reporter.unreported,
-                self.early_stopping.best,
-                self.early_stopping.waited,
-                training=self.data.training.pairs.digest,
-                validation=self.scored_on,
-                since=self.progress.since,
-            ),
-        )
+        with still_there(self.command.run):
+            self.checkpoints.save(
+                state,
+                Progress(
+                    *position,
+                    self.data.training.plan.digest,
+                    self.clock.seconds,
+                    scores,
+                    self.reporter.unreported,
+                    self.early_stopping.best,
+                    self.early_stopping.waited,
+                    training=self.data.training.pairs.digest,
+                    validation=self.scored_on,
+                    since=self.progress.since,
+                ),
+            )
         return_memory()  # that of compiling and translating
 
     def _validate(self, state: TrainState) -> dict[str, float]:
@@ -294,4 +310,17 @@ def scored_on(data: Prepared, scorer: ValidationScorer) -> str:
     config, validation = data.config, data.validation
     text = text_digest(validation.pairs) if validation.pairs else validation.tokens.digest
     beam = config.train.validation_beam_size
-    return f"{text} {scorer.chosen_by} {config.data.bleu_tokenizer} {beam}"
+    facts = [text, scorer.chosen_by, config.data.bleu_tokenizer, beam]
+    return " ".join(map(str, [*facts, *unusual_search(config.decode)]))
+
+
+UNSCORED = {
+    "beam_size", "batch_sentences", "dtype", "shortlist", "frequent", "term_bonus",
+    *DERIVED_FROM_PAIRS,
+}  # fmt: skip
+"""Settings of `decode` that change no score on the validation set, or are the same for a run."""
+
+
+def unusual_search(decode: DecodeConfig) -> list[str]:
+    """The settings that change translations of the validation set and have no default value."""
+    return [f"{name}={value}" for name, value in changed_settings(decode, UNSCORED).items()]

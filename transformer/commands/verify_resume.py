@@ -21,7 +21,7 @@ written; and at which it is stopped, one update later, between two checkpoints."
 SETTINGS = [
     f"--train.steps={STEPS}", f"--optimizer.cooldown-steps={STEPS // 4}",
     f"--train.validate-every={VALIDATE_EVERY}", f"--train.log-every={LOG_EVERY}",
-    "--no-verify-resume", "--no-profile", "--wandb=",
+    "--train.patience=0", "--no-verify-resume", "--no-profile", "--wandb=",
 ]  # fmt: skip
 DIFFERS = ("seconds", "tokens_per_second")
 """Fields of metrics.jsonl that depend on the clock."""

@@ -35,6 +35,11 @@ def configure_devices(device: str) -> None:
         ) from error
     if device not in ("any", found):
         extra = {"gpu": "cuda", "tpu": "tpu"}.get(device, "")
+        if platforms := os.environ.get("JAX_PLATFORMS"):
+            raise UserError(
+                f"--device {device}: JAX found only {describe()}, since the environment variable "
+                f"JAX_PLATFORMS is {platforms}: unset it"
+            )
         raise UserError(
             f"--device {device}: JAX found only {describe()}; "
             f"pip install -e '.[{extra}]' (on Colab, first choose the accelerator under "

@@ -47,7 +47,7 @@ def ended_by_interrupts() -> Iterator[None]:
 
 def end_cleanly() -> None:
     """SIGTERM, and SIGHUP of a terminal that is closed, end the command as Ctrl-C does: unfinished
-    files are removed on the way."""
+    files are removed on the way. Training replaces this (`stop_on_signals`)."""
     for name in ("SIGTERM", "SIGHUP"):
         with contextlib.suppress(AttributeError):  # there is no SIGHUP on Windows
             number = getattr(signal, name)

@@ -20,7 +20,7 @@ from jax.experimental import multihost_utils
 
 from transformer.config import TrainConfig
 from transformer.config.settings import LOWER_IS_BETTER
-from transformer.errors import UserError
+from transformer.errors import UserError, is_out_of_memory
 from transformer.machine.files import publish
 from transformer.model.params import by_name
 
@@ -130,6 +130,8 @@ def read(
         saved = restored["digests"] if has_digests else found
         different = next((name for name in found if found[name] != saved.get(name)), None)
     except Exception as error:  # whatever Orbax meets in a damaged file
+        if is_out_of_memory(error):
+            raise
         raise DamageError(step, first_line(error)) from error
     if different:
         raise DamageError(step, f"{different} has changed since it was saved")

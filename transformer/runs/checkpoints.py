@@ -172,6 +172,11 @@ def restore(folder: Path, config: Config) -> tuple[TrainState, Progress]:
     and moves nothing, when none can be read.
     """
     manager, steps = open_to_read(folder)
+    if not any(folder.glob("checkpoints/*/optimizer")):
+        raise UserError(
+            f"{folder} has weights alone, from convert.py: to train them further, start a new run "
+            f"with --from {folder} and another --run"
+        )
     shapes = state_shapes(config)
     errors: list[DamageError] = []
     with closing(manager):
@@ -240,14 +245,14 @@ def _load_params(
     """The same at one moment; checkpoints that cannot be read are added to `damaged`."""
     manager, steps = open_to_read(folder)
     shapes = {"params": jax.eval_shape(lambda: init_params(config.model, jax.random.key(0)))}
-    scores: dict[int, float | None] = {}  # higher is better
+    scores: dict[int, Mapping[str, float]] = {}
     since = 0
     with closing(manager):
         for step in steps:
             try:
                 _, progress = _read(manager, step, {})
                 check_settings(folder, step, progress.settings)
-                scores[step] = selection_score(progress.scores, config.train.best_by)
+                scores[step] = progress.scores
                 since = progress.since
             except DamageError as error:
                 damaged.append(error)
@@ -279,25 +284,33 @@ def average(trees: Iterable[Params]) -> Params:
 
 def _choose_steps(
     folder: Path,
-    scores: dict[int, float | None],
+    scores: Mapping[int, Mapping[str, float]],
     since: int,
     settings: TrainConfig,
     checkpoint: str,
 ) -> list[int]:
-    """`scores`: the selection score of each step, None if not validated; those up to `since` are of
-    another validation set."""
+    """`scores`: those of each step, empty if not validated; those up to `since` are of another
+    validation set."""
     steps = sorted(scores)
-    validated = [step for step in steps if scores[step] is not None]
-    comparable = [step for step in validated if step > since] or validated
-    by_score = sorted(comparable, key=lambda step: (scores[step], step))
-    if checkpoint == "last" or (checkpoint in NAMES and not validated):
-        return steps[-1:]
-    if checkpoint == "average":
-        return validated[-settings.average_last :]
-    if checkpoint == "average-best":
-        return sorted(by_score[-settings.keep_best :])
-    if checkpoint == "best":
-        return by_score[-1:]
+    validated = [step for step in steps if scores[step]]
+    found = {step: selection_score(scores[step], settings.best_by) for step in validated}
+    selection = {step: score for step, score in found.items() if score is not None}
+    comparable = [step for step in selection if step > since] or [*selection]
+    by_score = sorted(comparable, key=lambda step: (selection[step], step))  # higher is better
+    chosen = {
+        "last": steps[-1:],
+        "average": validated[-settings.average_last :],
+        "average-best": sorted(by_score[-settings.keep_best :]),
+        "best": by_score[-1:],
+    }
+    if checkpoint in NAMES:
+        if validated and not chosen[checkpoint]:
+            warn(
+                f"{folder}: no checkpoint has a score by {settings.best_by} (train.best_by), so "
+                "the last one is used",
+                stacklevel=2,
+            )
+        return chosen[checkpoint] or steps[-1:]
     if checkpoint.isdecimal() and int(checkpoint) in steps:
         return [int(checkpoint)]
     raise UserError(

@@ -16,6 +16,7 @@ runs/NAME/
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -132,12 +133,23 @@ def held(folder: Path) -> Iterator[None]:
                     folder.rmdir()
 
 
-def check_still_there(folder: Path) -> None:
-    """Raises UserError when the run has been deleted during training: Orbax would make it again."""
+@contextmanager
+def still_there(folder: Path) -> Iterator[None]:
+    """Raises UserError when the run is gone during training: Orbax would make it again. When it
+    goes while the block writes to it, this takes the place of the block's own error."""
+    _check_still_there(folder)
+    try:
+        yield
+    except (OSError, UserError):
+        _check_still_there(folder)
+        raise
+
+
+def _check_still_there(folder: Path) -> None:
     if not (folder / "config.json").exists():
         raise UserError(
-            f"{folder} was deleted during training: run the same command to train from the "
-            "beginning"
+            f"{folder} was moved or deleted during training: move it back to continue from its "
+            "last checkpoint, or run the same command to train from the beginning"
         )
 
 
@@ -210,9 +222,11 @@ def take_up_run(folder: Path, config: Config, done: int, same_files: Set[str]) -
     falling = min(falls_from(before), falls_from(config))
     schedule = SCHEDULE & differences.keys()
     if config.train.steps < done and schedule:
-        _refuse(folder, {"train.steps": differences["train.steps"]}, f"{done:,} updates are done")
+        named = {name: differences[name] for name in sorted(schedule)}
+        _refuse(folder, named, f"{done:,} updates are done")
     if done >= falling:
-        reason = f"the learning rate has been falling since update {falling:,}"
+        would = "would have" if falls_from(before) > done else "has"
+        reason = f"the learning rate {would} been falling since update {falling:,}"
         earlier = [step for step in checkpoint_steps(folder) if step < falling]
         if earlier:
             reason += f" (to undo this, move the checkpoints after {earlier[-1]:,} away)"
@@ -232,13 +246,20 @@ def _refuse(folder: Path, differences: Mapping[str, tuple[object, object]], why:
         f"{name} is {there!r} in the run, {here!r} in this command"
         for name, (there, here) in differences.items()
     )
-    flags = [setting_flag(name, there) for name, (there, _) in differences.items()]
+    flags = [_flag(name, there) for name, (there, _) in differences.items()]
     own = " ".join(flags) if all(flags) and len(flags) <= FLAGS_SHOWN else "its own settings"
     weights = f" (add --from {folder} to start from its weights)" if why else ""
     raise UserError(
         f"{folder} is a run with other settings ({shown}){why and f', and {why}'}: "
         f"resume it with {own}, or choose another folder with --run{weights}"
     )
+
+
+def _flag(name: str, value: object) -> str:
+    """The words of a command that give a setting, or the run to start from, its value."""
+    if name == "train.origin":
+        return f"--from {shlex.quote(str(value))}" if value else "no --from"
+    return setting_flag(name, value)
 
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "sentencepiece", "numpy")

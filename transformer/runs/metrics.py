@@ -52,7 +52,7 @@ class WeightsAndBiases:
         with naming(kept):
             kept.parent.mkdir(exist_ok=True)
             if not kept.exists():
-                kept.write_text(secrets.token_hex(8))
+                write_text(kept, secrets.token_hex(8))
             number = kept.read_text()
         try:
             self.run = wandb.init(

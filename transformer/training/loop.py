@@ -1,5 +1,6 @@
 """The training loop: update, report, validate, save, stop. It knows no model."""
 
+import os
 import signal
 import time
 from collections import deque
@@ -22,18 +23,27 @@ MAX_IN_FLIGHT = 8
 """Updates dispatched before waiting for the oldest: enough to keep the device busy, and not too
 many (XLA aborts when hundreds of steps wait on few cores)."""
 
+HANGUP = getattr(signal, "SIGHUP", None)
+"""Windows does not have this signal."""
+
 
 def stop_on_signals() -> Callable[[], bool]:
-    """A function that says whether Ctrl-C or SIGTERM came since. A second one ends the process."""
-    received = []
+    """A function that says whether Ctrl-C, SIGTERM, or SIGHUP of a terminal that is closed came
+    since. A second one ends the process. Those that are ignored, as under nohup, still are."""
+    received, terminals = [], [output for output in (1, 2) if os.isatty(output)]
 
     def remember(number, frame):
         received.append(number)
         signal.signal(number, signal.default_int_handler)
+        if number == HANGUP:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for output in terminals:  # which would fail from now on
+                os.dup2(nowhere, output)
         print("\nstopping after this update, which is saved; interrupt again to quit at once")
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, remember)
+    for number in (signal.SIGINT, signal.SIGTERM, HANGUP):
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, remember)
     return lambda: bool(received)
 
 

@@ -51,6 +51,10 @@ MATRICES = {
 """The matrices that Muon orthogonalises, layer by layer: their input and output axes."""
 
 
+GRADIENT_SCALE = 2.0**14
+"""By which gradients are multiplied before Muon, without rounding."""
+
+
 def _map_names(function: Callable[[str], Any], params: Any) -> Any:
     """A function of the name of each weight, such as w_q, for all weights."""
 
@@ -61,7 +65,8 @@ def _map_names(function: Callable[[str], Any], params: Any) -> Any:
 
 
 def _muon(settings, learning_rate):
-    muon = optax.contrib.muon(
+    rest = _adamw if settings.weight_decay else _adam
+    orthogonalised = optax.contrib.muon(
         learning_rate,
         beta=settings.muon_momentum,
         weight_decay=settings.weight_decay,
@@ -71,7 +76,14 @@ def _muon(settings, learning_rate):
         consistent_rms=settings.muon_rms or None,
         muon_weight_dimension_numbers=partial(_map_names, MATRICES.get),
     )
-    others = optax.chain(*_adam(settings, learning_rate))
+
+    def muon_update(gradients, state, params=None):
+        # Only the direction counts, but the preconditioning takes sums of squares of 1e-8 for zero.
+        scaled = jax.tree.map(lambda gradient: GRADIENT_SCALE * gradient, gradients)
+        return orthogonalised.update(scaled, state, params)
+
+    muon = optax.GradientTransformation(orthogonalised.init, muon_update)
+    others = optax.chain(*rest(settings, learning_rate))
     labels = partial(_map_names, lambda name: "muon" if name in MATRICES else "others")
     return [optax.partition({"muon": muon, "others": others}, labels)]
 
@@ -115,8 +127,8 @@ def learning_rate(
 ) -> Float[np.ndarray, "*U"] | np.float32:
     """Equation 3: d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), with steps from 1.
 
-    `optimizer.scale` multiplies it; it falls linearly to zero over the last
-    `optimizer.cooldown_steps` updates. For schedule_free the rate is constant after warm-up.
+    `optimizer.scale` multiplies it, and over the last `optimizer.cooldown_steps` updates a factor
+    that falls linearly to zero. For schedule_free the rate is constant after warm-up.
     """
     settings, step = config.optimizer, np.asarray(step, np.float64)
     decaying = step if settings.name != "schedule_free" else settings.warmup_steps

@@ -17,9 +17,18 @@ BEFORE, PROFILED = 50, 10
 """Updates before the profile, which compile most batch shapes, and updates in it."""
 
 
-def profiled(stream: Iterator[Item], folder: Path) -> Iterator[Item]:
-    """The same stream of batches; JAX's profiler runs during some of the first updates, and prints
-    which and where. If training ends meanwhile, the profile has the updates until then."""
+def profiled(stream: Iterator[Item], folder: Path, left: int) -> Iterator[Item]:
+    """The same stream of batches; JAX's profiler runs during some of the first of the updates that
+    are `left`, and prints which and where. If training ends meanwhile, the profile has the updates
+    until then."""
+    if left <= BEFORE:
+        warnings.warn(
+            f"there is no profile in {folder}: it would begin after {BEFORE} updates, and "
+            f"{left} are left: raise train.steps",
+            stacklevel=2,
+        )
+        yield from stream
+        return
     print(f"profile     of updates {BEFORE + 1} to {BEFORE + PROFILED} from here on, in {folder}")
     yield from islice(stream, BEFORE)
     options = jax.profiler.ProfileOptions()

@@ -175,11 +175,11 @@ class Updates:
         except BaseException:
             self.cancel()
             raise
+        others = len(self._programs) - 1
         self.summary = (
             f"{program.additional / 1e9:.2f} GB in an update, beside "
             f"{program.arguments / 1e9:.2f} GB of state and batch; compiled in "
-            f"{program.seconds:.0f} s, "
-            f"{len(self._programs) - 1} smaller ones follow"
+            f"{program.seconds:.0f} s" + f", {others} smaller ones follow" * (others > 0)
         )
         if jax.default_backend() == "cpu" and left is not None:
             self.is_tight = RETAINED * program.additional > USABLE * left

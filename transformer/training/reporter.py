@@ -15,6 +15,7 @@ from transformer.training.loop import Clock
 from transformer.training.loss import LossSums
 from transformer.training.optimizer import learning_rate
 from transformer.training.step import StepMetrics
+from transformer.training.validation import perplexity
 
 REMEDY = "lower optimizer.scale, raise optimizer.warmup_steps or set optimizer.clip_norm"
 """Of training that diverges."""
@@ -75,9 +76,11 @@ class Reporter:
         """Adds the metrics of an update; a skipped one is printed, and is in no mean."""
         if metrics.skipped:
             loss = float(metrics.sums.loss) / max(float(metrics.sums.tokens), 1)
+            norm, limit = float(metrics.gradient_norm), self.config.optimizer.spike_threshold
+            reason = f", more than {limit:g} times its average (optimizer.spike_threshold)"
             self.say(
                 f"update {step:,} was skipped: loss {loss:.3g} nats/{self.unit}, gradient norm "
-                f"{float(metrics.gradient_norm):.3g}"
+                f"{norm:.3g}{reason * (math.isfinite(loss) and math.isfinite(norm))}"
             )
             self.sums["skipped"] += 1
         else:
@@ -104,7 +107,7 @@ class Reporter:
         nll = self.sums["nll"] / tokens
         values = {
             "loss": self.sums["loss"] / tokens,
-            "perplexity": math.exp(min(nll, 700)),
+            "perplexity": perplexity(nll),
             "accuracy": self.sums["correct"] / tokens,
             "gradient_norm": self.sums["gradient_norm"] / self.sums["updates"],
             "skipped": self.sums["skipped"],
@@ -175,4 +178,5 @@ def short(perplexity: float) -> str:
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
