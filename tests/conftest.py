@@ -80,6 +80,12 @@ MOST_MAPPINGS = 30_000
 TEXT = "the cat sees a dog in the garden . a dog sees the cat ."
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named after their parameter. What gzip writes has the time in it, so the processes
+    of pytest-xdist would otherwise not collect the same tests."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True, scope="module")
 def no_more_programs_than_fit():
     """Each compiled program takes up some of the 65,530 mappings that Linux gives a process; where
