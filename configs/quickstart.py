@@ -6,7 +6,7 @@ score     97.8 BLEU on the test split (97.5 to 98.1), beam 4, seed 0
           nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0
 time      3.2 minutes of training on two cores of an AMD EPYC (Zen 3), with an empty compilation
           cache; without validation and saving
-settings  docs/experiments.md#positions and #optimizers
+settings  docs/experiments.md#positions and #optimisers
 """
 
 from transformer.config import (

@@ -170,8 +170,9 @@ print("one-hot", one_hot.shape, "times E", E.shape, "is", (one_hot @ E).shape, "
 #
 # First a map: what the parts are, how they are connected, and the shape of the array on each arrow.
 # The letters: B sentences, S source and T target positions, D width of the model, H heads, K width
-# of a head (the paper's $d_k = d_v = D / H$), F inner width of the feed-forward network, V
-# vocabulary. The paper's base model has D = 512, which are H = 8 heads of K = 64, and F = 2,048.
+# of a head (the paper's $d_k = d_v = D / H$, not its keys $K$), F inner width of the feed-forward
+# network, V vocabulary. The paper's base model has D = 512, which are H = 8 heads of K = 64, and
+# F = 2,048.
 
 # %%
 EMBED, ADD, FORWARD = "embedding · √D + positions", "add & norm", "feed-forward\nF inside"
@@ -225,9 +226,9 @@ plt.show()
 # "add & norm" adds it to the output, LayerNorm(x + Sublayer(x)). The right column is what each of
 # the three attention boxes does. In self-attention queries and keys come from the same side, so
 # T = S; in cross-attention queries come from the decoder, and keys and values from the memory.
-# (Training adds **dropout**, section 5.4: it sets random numbers of the embeddings and of each
-# sublayer's output to zero, others in each update, so that no number is relied upon too much. In
-# this notebook its rate is 0.)
+# (Training adds **dropout**, section 5.4: it sets numbers of the embeddings and of each sublayer's
+# output to zero, chosen at random in each update, and divides the others by 1 minus the rate, so
+# that no number is relied upon too much. In this notebook its rate is 0.)
 #
 # Now with real arrays: a small model with random weights, and one sentence pair.
 #
@@ -523,7 +524,7 @@ check(my_causal_mask(5), layers.causal_mask(5)[0, 0])
 # %% [markdown]
 # ### From states to probabilities
 #
-# The logits are products of each state with every row of the table of embeddings (section 3.4,
+# The logits are products of each state $h$ with every row of the table of embeddings (section 3.4,
 # `model.logits`), $z = h E^\top$, and softmax turns them into probabilities,
 # $p_v = e^{z_v} / \sum_u e^{z_u}$. That was the whole model: `model.predict`, the function that
 # training calls, gives the same logits.
@@ -823,9 +824,10 @@ for offset in range(-7, 8):
 # A fragment from the middle of a text therefore gets the same scores wherever it stands. With
 # sinusoids that are added to the embeddings, it does not. A third way, rotary positions, rotates
 # queries and keys by an angle that grows with the position (Su et al., 2021; `layers.rotated`).
-# Their product then depends on the distance alone, and the values are left as they are. The
-# translator of `configs/quickstart.py`, which the later notebooks use, has rotary positions, since
-# it needs fewer updates with them ([measurements](../docs/experiments.md#positions)).
+# With $R_p$ for the rotations by $p\,\omega_i$ (section 5), $(R_p\,q) \cdot (R_s\,k) = q \cdot
+# (R_{s-p}\,k)$: positions change a score only by their distance. The values are left as they are.
+# The translator of `configs/quickstart.py`, which the later notebooks use, has rotary positions,
+# since it needs fewer updates with them ([measurements](../docs/experiments.md#positions)).
 
 # %%
 learned = init_params(replace(config, positions="learned", max_positions=32), jax.random.key(0))
@@ -909,8 +911,8 @@ assert read(hidden[0, :-1, half:]) != ids[1:]
 # %% [markdown]
 # The stream now carries two tokens: its own, unchanged, and the one before, which later layers can
 # use. (A head of the next layer that looks for a token *preceded by* the present one can predict a
-# repetition: Elhage et al., 2021, https://transformer-circuits.pub/2021/framework/, found such
-# pairs of heads in trained models.)
+# repetition. Elhage et al., 2021, https://transformer-circuits.pub/2021/framework/, found such
+# pairs of heads in trained models, and call the second an **induction head**.)
 #
 # ## 6. Post-norm and pre-norm
 #
@@ -923,9 +925,10 @@ assert read(hidden[0, :-1, half:]) != ids[1:]
 # At the start of training the gradients of a deep stack differ. With post-norm they are largest at
 # the top and fade towards the bottom, since each normalisation on their way back shrinks them. With
 # pre-norm it is the other way round. Xiong et al. (2020, https://arxiv.org/abs/2002.04745) show
-# that for this reason post-norm needs a warm-up of the learning rate, and pre-norm can do without.
-# The cell measures it with the encoder of section 4, which has to name the tokens of 32 sentences,
-# and averages over three random initialisations, since single ones differ.
+# that post-norm has large gradients near the output, which a high learning rate makes unstable
+# without a warm-up, while pre-norm has smaller ones there and can do without. The cell measures it
+# with the encoder of section 4, which has to name the tokens of 32 sentences, and averages over
+# three random initialisations, since single ones differ.
 
 
 # %%
@@ -1166,7 +1169,8 @@ print(f"{loss_by_hand:.3f} nats, of which {-0.85 * math.log(0.6):.3f} are of the
 #
 # Adam (section 5.3, `make_optimizer` in `transformer/training/optimizer.py`) keeps two moving
 # averages for each weight, of its gradient $g$ and of $g^2$, corrected for their start at zero. The
-# update is their quotient, so its size hardly depends on the size of the gradient:
+# update is the first divided by the square root of the second, so its size hardly depends on the
+# size of the gradient:
 #
 # $$m_t = \beta_1 m_{t-1} + (1 - \beta_1)\, g_t, \qquad
 # v_t = \beta_2 v_{t-1} + (1 - \beta_2)\, g_t^2$$
@@ -1200,8 +1204,8 @@ np.testing.assert_allclose(first_update, -0.001 * np.sign(gradients[0]), rtol=1e
 #
 # ### The learning rate
 #
-# It rises linearly during the warm-up, and then falls with the square root of the number of updates
-# (equation 3, `learning_rate` in `transformer/training/optimizer.py`):
+# It rises linearly during the warm-up, and then falls with the inverse square root of the number of
+# updates (equation 3, `learning_rate` in `transformer/training/optimizer.py`):
 #
 # $$\eta(t) = d_\mathrm{model}^{-0.5} \cdot \min(t^{-0.5},\ t \cdot \mathrm{warmup}^{-1.5})$$
 
@@ -1224,7 +1228,7 @@ plt.show()
 # %% [markdown]
 # ### Twenty updates
 #
-# Training repeats three steps: compute the loss and its gradient, let the optimizer turn the
+# Training repeats three steps: compute the loss and its gradient, let the optimiser turn the
 # gradient into changes of the weights, and add them. Here on one batch, which is a single pair of
 # sentences (`transformer/training/step.py` does the same for batches, devices and dropout).
 

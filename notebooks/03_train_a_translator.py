@@ -84,7 +84,7 @@ assert not shown & {source for source, _ in tests}
 # One command. It keeps everything in its run folder, and continues from there if it is run again.
 # While it works, we draw what it writes to `metrics.jsonl`, beside the curves of the whole
 # training: the same command without settings (`python train.py configs/quickstart.py`), 660 updates
-# on 72,000 of the 100,000 pairs, which take about four minutes on two CPU cores. Our 60 updates
+# on 72,000 of the 100,000 pairs, which take 3.2 minutes on two CPU cores. Our 60 updates
 # need few pairs, so we give them 20,000, and 100 for validation.
 
 # %%
@@ -139,12 +139,16 @@ assert losses[-1] < losses[0] - 2
 # first updates are slow because each batch shape is compiled once; compiled programs are cached for
 # the next run.
 #
-# The learning rate rises and then falls as in equation 3, and is led to zero at the end. The loss
+# The learning rate is that of equation 3 times 1.4 (`optimizer.scale`), and is led to zero at the
+# end. The optimiser is Muon for most matrices, and Adam for the other weights
+# ([measurements](../docs/experiments.md#optimisers)). The loss
 # is the label-smoothed cross-entropy of section 5.4 (`transformer/training/loss.py`): with
 # $\epsilon = 0.1$, the target distribution over $V$ tokens is
 #
-# $$q_i = (1 - \epsilon)\,[i = \text{reference}] + \epsilon / V, \qquad
-# \text{loss} = -\sum_i q_i \log p_i .$$
+# $$q_v = (1 - \epsilon)\,[v = y] + \epsilon / V, \qquad
+# \text{loss} = -\sum_v q_v \log p_v ,$$
+#
+# where $y$ is the token of the reference.
 #
 # It does not go to zero: the smallest value is the entropy of $q$. With this vocabulary:
 
@@ -222,9 +226,10 @@ for sentence, translation in zip(sentences, translate(translator, sentences)):
 # %% [markdown]
 # ## BLEU
 #
-# On the test split, against the raw references, with sacreBLEU's signature: without it a score
-# cannot be compared with another. The interval has the scores of 95 % of all test sets that are
-# drawn at random from these sentences. chrF2 counts n-grams of characters instead of words, and TER
+# On sentences of the test split, against the raw references, with sacreBLEU's signature: without it
+# a score cannot be compared with another. (On all 2,000 of them, the model has 97.8 BLEU.) The
+# interval has the scores of 95 % of the test sets of the same size that are drawn at random, with
+# replacement, from these sentences. chrF2 counts n-grams of characters instead of words, and TER
 # counts the edits that turn a translation into the reference, as a share of its words (the fewer,
 # the better).
 
@@ -337,7 +342,7 @@ assert means[0] <= means[1]
 #
 # Below, $\alpha$ chooses among the four best hypotheses of each sentence. A validation set says
 # which $\alpha$ is right. A model that is as sure as this one hardly needs it: most translations
-# stay the same.
+# stay the same, and on so few sentences a difference of 1 BLEU lies within the interval above.
 
 # %%
 from transformer.decoding.translator import hypotheses as n_best

@@ -254,8 +254,9 @@ for text, remark in {
 assert all(sums[text] < sums[sentence] - 2 for text in sums if text != sentence)
 
 # %% [markdown]
-# Each mistake makes the sentence at least $e^2 \approx 7$ times less likely. The model never got a
-# rule of grammar: it was trained on correct sentences alone.
+# Each mistake makes the sentence far less likely: a difference of 5 is a factor of
+# $e^5 \approx 150$. The model never got a rule of grammar: it was trained on correct sentences
+# alone.
 #
 # ### Perplexity and bits per byte
 #
@@ -496,9 +497,10 @@ assert cat < 0.1
 # ## 4. An encoder alone: which word is missing?
 #
 # An encoder has no causal mask: every position attends to those before and after it. So it cannot
-# be trained to predict the next token, which it would see. Instead, 15 % of the tokens are chosen,
-# most of them are replaced by a mask, and the model predicts the original ones (`masked` in
-# `transformer/data/masking.py`). In our texts, `__` is the mask:
+# be trained to predict the next token, which it would see. Instead, 15 % of the tokens are chosen:
+# 80 % of these are replaced by a mask, 10 % by a random token, and 10 % stay (Devlin et al., 2019).
+# The model predicts the original ones (`masked` in `transformer/data/masking.py`). In our texts,
+# `__` is the mask:
 
 # %%
 from transformer.decoding.fill_mask import fill_mask, logits_of, with_masks
@@ -526,7 +528,7 @@ hidden = mask_tokens(
 chosen = hidden.target_out > 0
 share = chosen.sum() / (hidden.source > 0).sum()
 replaced = (hidden.source != hidden.target_out)[chosen].mean()
-print(f"{share:.1%} of the tokens are chosen, {replaced:.0%} of these are replaced")
+print(f"{share:.1%} of the tokens are chosen, {replaced:.0%} of these are masked or random")
 assert 0.12 < share < 0.18 and replaced > 0.8
 children = {one.word: one.probability for one in predicted[3][0]}
 assert children["sind"] > 5 * children["ist"]

@@ -62,7 +62,8 @@ def init_recurrent(key: jax.Array, vocab_size: int) -> Recurrent:
 
 
 def next_state(cell: Cell, h: Float[Array, "B D"], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
-    """The state after one more input (Cho et al., 2014, equations 5 to 8)."""
+    """The state after one more input (Cho et al., 2014, equations 5 to 8, except that r multiplies
+    the product with w_h instead of h)."""
     of_x = jnp.einsum("bd,dgk->gbk", x, cell.w_x) + cell.b_x[:, None]
     of_h = jnp.einsum("bd,dgk->gbk", h, cell.w_h) + cell.b_h[:, None]
     r, z = jax.nn.sigmoid(of_x[:2] + of_h[:2])

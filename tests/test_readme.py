@@ -57,6 +57,8 @@ RUNS = (
     "classes",
     "opus",
     "teacher",
+    "first",
+    "second",
     "back",
     "mine",
     "many",
@@ -109,6 +111,8 @@ def with_command(page: str, settings: str) -> str:
     """A command that takes the settings which a table of the page names."""
     if settings.startswith(("--data", "--model", "--train", "--optimizer")):
         config = "lm_quickstart" if page == "language_models" else "quickstart"
+        if "-files" in settings:
+            settings += " --data.dataset '' --data.train-files a.tsv --data.validation-files b.tsv"
         return f"train.py configs/{config}.py {settings}"
     commands = {
         "serving": f"{SERVER} runs/quickstart",

@@ -110,3 +110,4 @@ def test_the_tokens_of_a_classifier_are_words_where_spaces_separate_them():
             words = name == "classifier" and has_words
             assert config.data.tokenizer == ("word" if words else "unigram")
             assert config.optimizer.name == ("adam" if name == "classifier" else "muon")
+            assert (config.model.positions == "rotary") == (name != "classifier")

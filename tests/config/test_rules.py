@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.config import Config, OptimizerConfig, TrainConfig
+from transformer.config import Config, ModelConfig, OptimizerConfig, TrainConfig
 from transformer.config.files import load_config
 from transformer.config.rules import doubts
 
@@ -44,3 +44,14 @@ def test_what_would_waste_a_run_is_told_in_a_sentence(optimizer, train, words):
     found = list(doubts(config))
     assert len(found) == bool(words)
     assert all(word in found[0] for word in words)
+
+
+def test_r_drop_without_dropout_is_doubted_and_with_any_of_them_is_not():
+    def doubted(**rates):
+        model = ModelConfig(**({"dropout": 0.0} | rates))
+        return list(doubts(Config(model=model, train=TrainConfig(r_drop=3.0))))
+
+    [found] = doubted()
+    assert "r_drop (3)" in found and "no effect" in found
+    for name in ("dropout", "attention_dropout", "activation_dropout", "word_dropout"):
+        assert doubted(**{name: 0.1}) == []

@@ -134,7 +134,7 @@ REFUSED = [
     ("data", {"source": ""}, r"data.source \(''\) must be a language with model.encoder_layers 6"),
     ("data", {"target": ""}, r"data.target \(''\) must be a language with model.decoder_layers 6"),
     ("data", {"windows": True}, "data.windows needs an encoder or a decoder alone"),
-    ("data", {"label_column": 2}, "data.label_column .* encoder alone"),
+    ("data", {"label_column": 2}, "data.label_column .* source side alone"),
     ("model", {"classes": 3}, r"data.label_column \(0\) must be the number of the column"),
     ("model", {"d_model": 512, "num_heads": 7}, r"model.d_model \(512\) .*model.num_heads \(7\)"),
     ("model", {"d_model": 15, "num_heads": 3}, r"model.d_model \(15\) must be even"),

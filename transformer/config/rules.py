@@ -17,6 +17,9 @@ SPECIAL_TOKEN = re.compile(r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>|\u2581+")
 
 LANGUAGE = re.compile(r"[\w@-]+")
 
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "word_dropout")
+"""Settings of a model that make two passes differ."""
+
 EOS = 2
 """As in transformer.model.batch, which is not imported here: it needs jax."""
 
@@ -40,6 +43,10 @@ def doubts(config: Config) -> Iterator[str]:
             f"updates of training{end}: the learning rate rises to "
             f"{rising / optimizer.warmup_steps:.0%} of its intended maximum"
         )
+    own = config.data.source_tokenizer or config.data.target_tokenizer
+    for name in ("split_digits", "byte_fallback"):
+        if getattr(config.data, name) and own:
+            yield f"data.{name} has no effect with a vocabulary of your own, {own}"
     validations = math.ceil(train.steps / train.validate_every)
     if train.validate_every > train.steps:
         yield (
@@ -51,6 +58,11 @@ def doubts(config: Config) -> Iterator[str]:
             f"train.patience ({train.patience:,}) cannot end training early: train.steps "
             f"({train.steps:,}) and train.validate_every ({train.validate_every:,}) allow for "
             f"{validations:,} validations"
+        )
+    if train.r_drop and not any(getattr(config.model, name) for name in DROPOUTS):
+        yield (
+            f"train.r_drop ({train.r_drop:g}) doubles the time of an update and has no effect: "
+            "without dropout, both passes are the same"
         )
 
 
@@ -154,12 +166,13 @@ def _problems(config: Config) -> Iterator[str]:
     for name in ("sampling", "train_weights", "corpus_temperature"):
         if getattr(data, name) and one_side:
             yield f"data.{name} has an effect only on pairs of sentences: remove it"
-    if data.sampling and data.tokenizer not in ("unigram", "bpe"):
+    own_tokenizer = data.source_tokenizer or data.target_tokenizer
+    if data.sampling and not own_tokenizer and data.tokenizer not in ("unigram", "bpe"):
         yield (
             f"data.sampling ({data.sampling}) needs another tokenizer than {data.tokenizer}: set "
             "data.tokenizer to unigram or bpe"
         )
-    if data.sampling >= 1 and data.tokenizer == "bpe":
+    if data.sampling >= 1 and not own_tokenizer and data.tokenizer == "bpe":
         yield (
             f"data.sampling ({data.sampling}) must be below 1 with data.tokenizer bpe: it is a "
             "probability"
@@ -175,10 +188,24 @@ def _problems(config: Config) -> Iterator[str]:
         yield "data.corpus_temperature needs several corpora as data.train_files: remove it"
     if data.train_weights and not any(data.train_weights):
         yield "data.train_weights must not all be 0"
-    if data.label_column and (model.decoder_layers or data.windows):
+    if data.label_column and data.target:
+        yield (
+            f"data.label_column ({data.label_column}) needs text of the source side alone: set "
+            "data.source, and data.target to ''"
+        )
+    if data.label_column and data.windows:
         yield (
             f"data.label_column ({data.label_column}) needs an encoder alone that reads line by "
-            "line: set model.decoder_layers to 0 and data.windows off"
+            "line: set data.windows off"
+        )
+    if len(data.sides) == 2 and data.tsv_columns[0] == data.tsv_columns[1]:
+        yield (
+            f"data.tsv_columns ({data.tsv_columns[0]} {data.tsv_columns[1]}) must be two columns"
+        )
+    if data.label_column and data.label_column == data.tsv_columns[0]:
+        yield (
+            f"data.label_column ({data.label_column}) is the column of the text too: the first of "
+            "data.tsv_columns must be another"
         )
     if data.label_column and not data.train_files:
         yield f"data.label_column ({data.label_column}) needs tables as data.train_files"
@@ -189,6 +216,8 @@ def _problems(config: Config) -> Iterator[str]:
         )
     if data.swap_files and one_side:
         yield "data.swap_files needs pairs: choose the column of a table with data.tsv_columns"
+    if data.swap_files and data.dataset:
+        yield "data.swap_files needs files: of a dataset, exchange data.source and data.target"
     if train.best_by not in ("auto", "loss", "accuracy") and one_side:
         yield (
             f"train.best_by ({train.best_by}) needs a translator: set train.best_by to auto, loss "
@@ -234,6 +263,11 @@ def _problems(config: Config) -> Iterator[str]:
         yield (
             f"optimizer.weight_decay ({optimizer.weight_decay}) must be 0 with optimizer.name "
             "adam: for weight decay, set optimizer.name to adamw"
+        )
+    if 0 < optimizer.spike_threshold <= 1:
+        yield (
+            f"optimizer.spike_threshold ({optimizer.spike_threshold:g}) must be 0 or above 1, the "
+            "average norm"
         )
     if optimizer.beta_1 == 0 and optimizer.name == "schedule_free":
         yield "optimizer.beta_1 (0) must be above 0 with optimizer.name schedule_free"

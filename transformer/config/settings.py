@@ -8,7 +8,7 @@ the lines of `--help`.
 import dataclasses
 import functools
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeVar
 
@@ -159,7 +159,7 @@ class ModelConfig:
 
     accelerator: Derived[Literal["", "gpu", "tpu"]] = ""
     """What the program is compiled for, "gpu" (NVIDIA) or "tpu", while training on one. There long
-    attention is one kernel, and on GPUs layers are unrolled unless `recompute` is on."""
+    attention is one kernel."""
 
     @property
     def unit(self) -> str:
@@ -294,8 +294,8 @@ class DataConfig:
     """File of a SentencePiece model for the target; "": train one. If the vocabulary is shared, one
     of the two files is enough."""
     max_length: Positive = 256
-    """Longest sentence to train on, in tokens with EOS; longer pairs are left out, and longer texts
-    of an encoder or a decoder alone are split."""
+    """Longest sentence to train on, in tokens with EOS; longer pairs and longer texts of a
+    classifier are left out, and longer texts of an encoder or a decoder alone are split."""
     batch_tokens: Positive = 4096
     """Most source tokens, and most target tokens, in a batch, with padding."""
     num_buckets: Positive = 12
@@ -347,8 +347,8 @@ class OptimizerConfig:
     """Muon uses Nesterov's momentum."""
     muon_rms: Number = 0.2
     """Root mean square of Muon's update of a matrix, divided by the learning rate (Liu et al.,
-    2025, https://arxiv.org/abs/2502.16982); 0: multiply the orthogonalised update by sqrt(max(1,
-    outputs / inputs)) instead."""
+    2025, https://arxiv.org/abs/2502.16982), which three Newton-Schulz steps reach roughly; 0:
+    multiply the orthogonalised update by sqrt(max(1, outputs / inputs)) instead."""
     weight_decay: Number = 0.0
     """Each update subtracts this times the learning rate times the weights, except for norms and
     biases; not for adam; 0: none."""
@@ -357,8 +357,8 @@ class OptimizerConfig:
     scale: PositiveNumber = 1.0
     """Factor by which the learning rate of equation 3 is multiplied."""
     cooldown_steps: Count = 0
-    """Number of updates at the end of a run during which the learning rate falls linearly to zero;
-    0: none."""
+    """Number of updates at the end of a run over which a factor of the learning rate falls linearly
+    from one to zero; 0: none."""
     beta_1: Fraction = 0.9
     """Decay of Adam's first moment."""
     beta_2: Fraction = 0.98
@@ -438,7 +438,8 @@ class DecodeConfig:
     """Longest output, in tokens with EOS: the number of source tokens (times length_ratio, which is
     derived from the training pairs) plus this."""
     max_length: Length = 0
-    """Longest output, in tokens with EOS, for all sources; 0: max_extra_length sets the limit."""
+    """Longest output, in tokens with EOS, besides the limit by max_extra_length; 0: that limit
+    alone."""
     forced_end: bool = False
     """Force EOS at max_length with log-probability 0, as Marian models of transformers do;
     otherwise unfinished hypotheses rank last."""
@@ -589,6 +590,15 @@ def without_derived(config: Config) -> Config:
     """A run's config as a config file would have it: derived fields have their defaults."""
     defaults, hints = by_name(Config()), annotations()
     return config.with_settings({n: defaults[n] for n in hints if is_derived(hints[n])})
+
+
+def changed_settings(section: object, known: Collection[str]) -> dict[str, object]:
+    """The settings of a section that `known` lacks and that are not their defaults, with values."""
+    return {
+        field.name: getattr(section, field.name)
+        for field in dataclasses.fields(section)
+        if field.name not in known and getattr(section, field.name) != field.default
+    }
 
 
 def differing_fields(a: Config, b: Config) -> dict[str, tuple[object, object]]:
