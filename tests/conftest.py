@@ -20,6 +20,10 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 
+# The servers of tests are on this machine, where a proxy would not look.
+for name in ("no_proxy", "NO_PROXY"):
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1,localhost")))
+
 # What one test compiled the others find, also in other processes.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     compiled = tempfile.TemporaryDirectory(prefix="compiled-")
@@ -34,8 +38,10 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from jaxtyping import install_import_hook
 
-hypothesis.settings.register_profile("on a busy machine", deadline=None)
-hypothesis.settings.load_profile("on a busy machine")
+# The same examples on every machine; others with: pytest --hypothesis-profile random
+hypothesis.settings.register_profile("random", deadline=None)
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("same")
 
 check_signature = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 
 import jax
@@ -14,6 +15,7 @@ from test_resume import survives
 from transformer.runs.checkpoints import load_params
 from transformer.runs.folder import load_run_config
 
+NUMBER = re.compile(r"-?[0-9]+\.[0-9]+")
 KILLS = int(os.environ.get("KILLS", "1"))
 """How often each is killed; see test_resume."""
 
@@ -107,7 +109,12 @@ def test_objects_are_answered_by_objects(family, kind, line, field):
     else:
         guesses = found[0] if kind == "masked" else found
         shown = [", ".join(f"{one['word']} {one['probability']:.3f}" for one in guesses)]
-    assert shown == plain
+    # A batch of another size gives numbers that are nearly the same.
+    assert [NUMBER.sub("", text) for text in shown] == [NUMBER.sub("", text) for text in plain]
+    np.testing.assert_allclose(*(
+        [float(number) for text in texts for number in NUMBER.findall(text)]
+        for texts in (shown, plain)
+    ), atol=2e-3)  # fmt: skip
 
 
 @pytest.mark.slow

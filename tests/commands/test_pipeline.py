@@ -24,13 +24,14 @@ def test_training_reports_validates_and_keeps_everything_in_its_folder(undisturb
     assert (undisturbed / "tokenizer" / "source.model").exists()
 
 
-def test_the_same_command_on_a_finished_run_changes_nothing(config, undisturbed):
-    before = (undisturbed / "metrics.jsonl").read_text()
-    result = run("train.py", config, "--run", undisturbed)
+def test_the_same_command_on_a_finished_run_changes_nothing(config, undisturbed, tmp_path):
+    folder = shutil.copytree(undisturbed, tmp_path / "run", ignore=shutil.ignore_patterns("*.tmp"))
+    before = (folder / "metrics.jsonl").read_text()
+    result = run("train.py", config, "--run", folder)
     assert result.returncode == 0, result.stderr
     assert "20 of 20 done" in result.stdout
     assert "scores      chrF selects the best checkpoint" in result.stdout  # one or two words
-    assert (undisturbed / "metrics.jsonl").read_text() == before
+    assert (folder / "metrics.jsonl").read_text() == before
 
 
 def test_another_config_for_the_same_folder_is_refused_by_field(config, undisturbed):

@@ -64,11 +64,13 @@ FAULTS = [
 """What happens to which process, and when; FAULTS=12 tries all."""
 
 
-def after_a_loss(folder, words, fault, lost, moment) -> tuple[int, str, float]:
-    """Something happens to one of two processes: the exit code of the other, what it says, and how
-    many seconds it takes to end."""
+def after_a_loss(folder, words, fault, lost, moment, updating_for=0.0) -> tuple[int, str, float]:
+    """Something happens to one of two processes, which have made updates for some seconds: the exit
+    code of the other, what it says, and how many seconds it takes to end."""
     both = start_two(*words)
     try:
+        assert wait_until(lambda: updating(folder), *both)
+        time.sleep(updating_for)
         assert wait_until(lambda: MOMENTS[moment](folder), *both)
         both[lost].send_signal(fault)
         begin = time.monotonic()
@@ -85,7 +87,8 @@ def test_the_process_that_is_left_names_the_one_that_is_lost(config, tmp_path, f
     folder = tmp_path / "both"
     words = [config, "--run", folder, "--train.steps", 10**6, "--partner-timeout", 5]
     words += ["--train.validate-every", 10**6 if moment == "updating" else 5]
-    code, said, seconds = after_a_loss(folder, words, fault, lost, moment)
+    # Each process knows after a heartbeat or two where the other is.
+    code, said, seconds = after_a_loss(folder, words, fault, lost, moment, updating_for=3)
     assert seconds < 30
     sentence = said.splitlines()[-1]
     assert code == 3
@@ -138,7 +141,7 @@ runpy.run_path("train.py", run_name="__main__")
 
 def test_a_process_that_lives_and_does_not_go_on_is_named(config, tmp_path):
     port, words = free_port(), [config, "--run", tmp_path / "both", "--train.steps", 1000]
-    words += ["--stall-timeout", 20]
+    words += ["--stall-timeout", 40]
     (tmp_path / "stuck.py").write_text(STUCK)
     both = [
         start_one(port, 0, *words),
@@ -148,7 +151,7 @@ def test_a_process_that_lives_and_does_not_go_on_is_named(config, tmp_path):
     for (_, errors), process in zip(said, both):
         sentence = errors.splitlines()[-1]
         assert process.returncode == 3
-        assert "no process has made progress for 20 s (--stall-timeout)" in sentence
+        assert "no process has made progress for 40 s (--stall-timeout)" in sentence
         assert re.search(
             r"process 0 at update (8|9|1[0-9]); process 1 at update 7; check", sentence
         )

@@ -101,7 +101,7 @@ def test_a_full_pipe_gives_full_blocks_and_is_not_read_far_ahead(pipe):
     for first, block in in_blocks(stream, 100):
         sizes.append(len(block))
         assert 10 * len(taken) < first + 3000  # a pipe, what has been read, and a chunk
-        time.sleep(0.002)
+        time.sleep(0.01)
     assert sum(sizes) == 10_000 and sum(size == 100 for size in sizes) > 0.9 * len(sizes)
 
 

@@ -7,7 +7,9 @@ import sys
 import pytest
 
 PROGRAM = """
+import ctypes
 import resource
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: a fault for each page of 4 KiB
 {first}
 pages = []
 for _ in range(3):

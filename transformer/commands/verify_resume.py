@@ -13,10 +13,11 @@ from pathlib import Path
 from transformer.errors import UserError
 from transformer.runs.folder import checkpoint_steps
 
-STEPS, VALIDATE_EVERY, LOG_EVERY = 40, 10, 5
-KILL_AT, STOP_AT = "update 25/", "update 30:"
+STEPS, VALIDATE_EVERY, LOG_EVERY = 50, 10, 5
+KILL_AT, STOP_AT = "update 25/", "update 40:"
 """Lines of output at which the run is killed, with one checkpoint written and another perhaps half
-written; and at which it is stopped, one update later, between two checkpoints."""
+written; and at which it is stopped, some updates later, between two checkpoints. A signal takes
+time, and small models make several updates meanwhile."""
 
 SETTINGS = [
     f"--train.steps={STEPS}", f"--optimizer.cooldown-steps={STEPS // 4}",
