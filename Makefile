@@ -50,6 +50,8 @@ faults: $(VENV)/.oracles
 		tests/commands/test_second_faults.py tests/commands/test_resume.py tests/runs/test_checkpoints.py \
 		tests/commands/test_damage.py tests/commands/test_processes.py tests/commands/test_power_cut.py \
 		tests/commands/test_skipped.py tests/commands/test_same_data.py tests/commands/test_preemption.py
+	$(BIN)/python -m pytest --numprocesses 2 --hypothesis-profile random tests/config tests/data tests/documents \
+		tests/decoding
 
 plan-tpu: $(VENV)-plan/.plan
 	$(VENV)-plan/bin/python -m benchmarks.tpu_plans

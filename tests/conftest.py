@@ -20,9 +20,10 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 
-# The servers of tests are on this machine, where a proxy would not look.
-for name in ("no_proxy", "NO_PROXY"):
-    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1,localhost")))
+# Tests start servers on this machine; requests to them must not go through a proxy.
+hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+hosts = ",".join(filter(None, (hosts, "127.0.0.1,localhost")))
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = hosts
 
 # What one test compiled the others find, also in other processes.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -39,7 +40,7 @@ from jax.extend.core import jaxprs_in_params
 from jaxtyping import install_import_hook
 
 # The same examples on every machine; others with: pytest --hypothesis-profile random
-hypothesis.settings.register_profile("random", deadline=None)
+hypothesis.settings.register_profile("random", deadline=None, derandomize=False)
 hypothesis.settings.register_profile("same", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("same")
 

@@ -65,8 +65,8 @@ FAULTS = [
 
 
 def after_a_loss(folder, words, fault, lost, moment, updating_for=0.0) -> tuple[int, str, float]:
-    """Something happens to one of two processes, which have made updates for some seconds: the exit
-    code of the other, what it says, and how many seconds it takes to end."""
+    """Both processes make updates for at least `updating_for` seconds; then one gets the signal
+    `fault`. The exit code of the other, what it says, and how many seconds it takes to end."""
     both = start_two(*words)
     try:
         assert wait_until(lambda: updating(folder), *both)

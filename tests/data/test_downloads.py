@@ -107,7 +107,7 @@ def unknown_host(*_, **__):
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/file.bin", "http://no.such.host.invalid/f"])
 def test_without_a_network_the_remedy_comes_at_once(tmp_path, monkeypatch, url):
-    if url.endswith("invalid/f"):  # a network that drops such questions answers after 10 s
+    if url.endswith("invalid/f"):  # without a name server in reach, a real look-up fails after 10 s
         monkeypatch.setattr(socket, "getaddrinfo", unknown_host)
     began = time.perf_counter()
     with pytest.raises(UserError, match=REMEDY) as caught:

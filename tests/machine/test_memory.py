@@ -16,11 +16,13 @@ def test_what_is_held_is_part_of_the_peak_and_less_than_there_is():
 
 
 def test_a_limit_of_addresses_counts():
-    code = (
-        "from transformer.machine import memory; memory._of_groups = tuple; table = memory._table; "
-    )
-    code += "memory._table = lambda *of: None if of[0] == 'meminfo' else table(*of); "
-    code += "print(memory.free_memory())"
+    # Without the free memory of the system and of a container, which may be less than the limit.
+    code = "; ".join([
+        "from transformer.machine import memory",
+        "table, memory._of_groups = memory._table, tuple",
+        "memory._table = lambda file, name: None if file == 'meminfo' else table(file, name)",
+        "print(memory.free_memory())",
+    ])  # fmt: skip
 
     def free(gigabytes):
         words = f'ulimit -v {gigabytes * 2**20} && exec "$0" -c "{code}"'

@@ -15,9 +15,9 @@ from transformer.runs.folder import checkpoint_steps
 
 STEPS, VALIDATE_EVERY, LOG_EVERY = 50, 10, 5
 KILL_AT, STOP_AT = "update 25/", "update 40:"
-"""Lines of output at which the run is killed, with one checkpoint written and another perhaps half
-written; and at which it is stopped, some updates later, between two checkpoints. A signal takes
-time, and small models make several updates meanwhile."""
+"""Lines of output that trigger the signals: SIGKILL after at least one checkpoint, perhaps while
+another is written; SIGTERM after the validation of update 40 and before the last update. A small
+model makes several updates before a signal arrives."""
 
 SETTINGS = [
     f"--train.steps={STEPS}", f"--optimizer.cooldown-steps={STEPS // 4}",
