@@ -109,12 +109,12 @@ def test_objects_are_answered_by_objects(family, kind, line, field):
     else:
         guesses = found[0] if kind == "masked" else found
         shown = [", ".join(f"{one['word']} {one['probability']:.3f}" for one in guesses)]
-    # A batch of another size gives numbers that are nearly the same.
+    # A batch of another size gives numbers that may differ in the last digit that is printed.
     assert [NUMBER.sub("", text) for text in shown] == [NUMBER.sub("", text) for text in plain]
     np.testing.assert_allclose(*(
         [float(number) for text in texts for number in NUMBER.findall(text)]
         for texts in (shown, plain)
-    ), atol=2e-3)  # fmt: skip
+    ), rtol=0, atol=1.1e-3)  # fmt: skip
 
 
 @pytest.mark.slow
